@@ -13,7 +13,7 @@ import (
 func TestWorkflows(t *testing.T) {
 	rt, c := serve(t, func(c *client.Config) { c.Tenant = "acme" })
 	key := agent.WorkflowKey{Tag: "main", Owner: "ops"}
-	definition := json.RawMessage(`{"description":"price < 500","nodes":[],"edges":[]}`)
+	definition := json.RawMessage(`{"description":"price < 500","nodes":[{"id":"wait","type":"timer","config":{"duration":"1h"}}],"edges":[]}`)
 	put, err := c.PutWorkflow(t.Context(), client.WorkflowPut{WorkflowKey: key, Definition: definition, Description: "first", By: "ann"})
 	require.NoError(t, err)
 	require.Equal(t, agent.WorkflowKey{Tenant: "acme", Owner: "ops", Tag: "main"}, put.WorkflowKey)

@@ -2,12 +2,16 @@ package gateway_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -21,36 +25,37 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// bearer is the header of a credential.
+// bearer returns the header with a credential.
 func bearer(credential string) []string { return []string{"Authorization", "Bearer " + credential} }
 
-// as is the context of a gRPC call with a credential.
-func as(ctx context.Context, credential string, more ...string) context.Context {
+// withBearer returns the context of a gRPC call with a credential.
+func withBearer(ctx context.Context, credential string, more ...string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, append([]string{"authorization", "Bearer " + credential}, more...)...)
 }
 
 func operatorKey() string { return strings.Repeat("operator-", 5) }
 
-// guarded opens a gateway with real API keys in memory.
-func guarded(t *testing.T, change func(*gateway.Config)) (*door, *credentials.Keys, *gatewaytest.Trail) {
+// startWithKeys starts a gateway with API keys.
+func startWithKeys(t *testing.T, change func(*gateway.Config)) (*testGateway, *accesstest.KeyStore, *gatewaytest.Trail) {
 	t.Helper()
-	k, err := credentials.NewKeys(credentials.KeysConfig{Store: &accesstest.KeyStore{}})
+	store := &accesstest.KeyStore{}
+	k, err := credentials.NewKeys(credentials.KeysConfig{Store: store})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
 	auth, err := access.New(access.Config{Keys: k, OperatorKey: operatorKey()})
 	require.NoError(t, err)
 	trail := &gatewaytest.Trail{}
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Auth, c.Keys, c.Audit = auth, k, trail
 		if change != nil {
 			change(c)
 		}
 	})
-	return d, k, trail
+	return d, store, trail
 }
 
-// make makes a key through the door.
-func (d *door) make(body string, credential string) agent.NewKey {
+// createKey creates a key with a credential.
+func (d *testGateway) createKey(body string, credential string) agent.NewKey {
 	d.t.Helper()
 	a := d.send("POST", "/v1/keys", body, bearer(credential)...)
 	require.Equal(d.t, 201, a.status, "%s", a.body)
@@ -58,25 +63,25 @@ func (d *door) make(body string, credential string) agent.NewKey {
 }
 
 func TestCredentials(t *testing.T) {
-	d, _, trail := guarded(t, nil)
+	d, _, trail := startWithKeys(t, nil)
 	runtime := pb.NewAgentRuntimeClient(d.dial())
-	good := d.make(`{"name":"good","tenant":"acme","subject":"ann"}`, operatorKey())
-	revoked := d.make(`{"name":"revoked","tenant":"acme"}`, operatorKey())
+	good := d.createKey(`{"name":"good","tenant":"acme","subject":"ann"}`, operatorKey())
+	revoked := d.createKey(`{"name":"revoked","tenant":"acme"}`, operatorKey())
 	require.Equal(t, 200, d.send("DELETE", "/v1/keys/"+revoked.ID, "", bearer(operatorKey())...).status)
-	expired := d.make(`{"name":"expired","tenant":"acme","expires_in":"1ms"}`, operatorKey())
+	expired := d.createKey(`{"name":"expired","tenant":"acme","expires_in":"1ms"}`, operatorKey())
 	require.Eventually(t, func() bool { return d.send("GET", "/v1/whoami", "", bearer(expired.Key)...).status == 401 }, 5*time.Second, time.Millisecond)
-	rotated := d.make(`{"name":"rotated","tenant":"acme"}`, operatorKey())
+	rotated := d.createKey(`{"name":"rotated","tenant":"acme"}`, operatorKey())
 	next := decode[agent.NewKey](t, d.send("POST", "/v1/keys/"+rotated.ID+"/rotate", `{"overlap":"1h"}`, bearer(operatorKey())...))
-	cut := d.make(`{"name":"cut","tenant":"acme"}`, operatorKey())
+	cut := d.createKey(`{"name":"cut","tenant":"acme"}`, operatorKey())
 	after := decode[agent.NewKey](t, d.send("POST", "/v1/keys/"+cut.ID+"/rotate", `{"overlap":"0s"}`, bearer(operatorKey())...))
 	wrong := "0"
-	if good.Key[40] == wrong[0] { // one key in so many has it there
+	if good.Key[40] == wrong[0] { // the character may be the same
 		wrong = "1"
 	}
 
 	cases := []struct {
 		name   string
-		header []string // as gRPC metadata too
+		header []string // also sent as gRPC metadata
 		words  string   // of the refusal; empty: let in
 	}{
 		{"none", nil, "missing"},
@@ -126,21 +131,21 @@ func TestCredentials(t *testing.T) {
 			}
 		})
 	}
-	strangers := map[string]bool{}
+	reasons := map[string]bool{}
 	for _, r := range trail.Records() {
 		if r.Action == agent.AuditAuthenticate {
-			strangers[r.Channel+string(r.Detail)] = true
+			reasons[r.Channel+string(r.Detail)] = true
 			require.Equal(t, agent.AuditDenied, r.Outcome)
 			require.NotEmpty(t, r.RequestID)
 			require.NotEmpty(t, r.Remote)
 			require.NotContains(t, string(r.Detail), "tsk_")
 		}
 	}
-	require.Len(t, strangers, 14, "%v", strangers) // seven reasons at two doors
+	require.Len(t, reasons, 14, "%v", reasons) // seven reasons, over HTTP and gRPC
 }
 
 func TestAFloodOfStrangersFillsNoTrail(t *testing.T) {
-	d, _, trail := guarded(t, nil)
+	d, _, trail := startWithKeys(t, nil)
 	for range 300 {
 		require.Equal(t, 401, d.send("GET", "/v1/agents", "", bearer("hello")...).status)
 	}
@@ -148,17 +153,17 @@ func TestAFloodOfStrangersFillsNoTrail(t *testing.T) {
 	require.Greater(t, len(trail.Records()), 90)
 }
 
-// careful is a body that says whether it was read.
-type careful struct{ read bool }
+// unreadBody is a body that records whether it was read.
+type unreadBody struct{ read bool }
 
-func (c *careful) Read([]byte) (int, error) {
+func (c *unreadBody) Read([]byte) (int, error) {
 	c.read = true
 	return 0, context.Canceled
 }
 
 func TestStrangersAreRefusedBeforeTheirBodyIsRead(t *testing.T) {
-	d, _, _ := guarded(t, nil)
-	body := &careful{}
+	d, _, _ := startWithKeys(t, nil)
+	body := &unreadBody{}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/turns", body)
 	require.NoError(t, err)
 	req.ContentLength = 1 << 20
@@ -173,14 +178,14 @@ func TestStrangersAreRefusedBeforeTheirBodyIsRead(t *testing.T) {
 }
 
 func TestTenantIsTheCredentials(t *testing.T) {
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Auth = gatewaytest.Credentials{
 			"acme": gatewaytest.Caller("acme", "ann", "*"), "any": gatewaytest.Caller(agent.AnyTenant, "", "*"),
 		}
 		c.Audit = &gatewaytest.Trail{}
 	})
 	d.rt.Collections = []string{"docs"}
-	d.rt.Script = says("ok") // what is let in by mistake ends
+	d.rt.Script = answerWith("ok") // so that an accepted request ends
 	acme := bearer("acme")
 	header := append(bearer("acme"), "Turnstone-Tenant", "other")
 	foreign := []struct {
@@ -237,16 +242,16 @@ func TestTenantIsTheCredentials(t *testing.T) {
 	require.Empty(t, d.rt.Submitted())
 	require.Empty(t, d.catalog.Applied())
 
-	_, err := pb.NewAgentRuntimeClient(d.dial()).Invoke(as(t.Context(), "acme", "turnstone-tenant", "other"), &pb.TurnRequest{Message: "x"})
+	_, err := pb.NewAgentRuntimeClient(d.dial()).Invoke(withBearer(t.Context(), "acme", "turnstone-tenant", "other"), &pb.TurnRequest{Message: "x"})
 	require.Equal(t, codes.PermissionDenied, status.Code(err))
-	_, err = pb.NewAgentRuntimeClient(d.dial()).Invoke(as(t.Context(), "acme"), &pb.TurnRequest{Message: "x", Context: &pb.InvocationContext{Tenant: "other"}})
+	_, err = pb.NewAgentRuntimeClient(d.dial()).Invoke(withBearer(t.Context(), "acme"), &pb.TurnRequest{Message: "x", Context: &pb.InvocationContext{Tenant: "other"}})
 	require.Equal(t, codes.PermissionDenied, status.Code(err))
 	for _, tenant := range []string{"other", "*"} {
-		_, err = pb.NewCatalogClient(d.dial()).ListDocuments(as(t.Context(), "acme"), &pb.ListDocumentsRequest{Tenant: tenant})
+		_, err = pb.NewCatalogClient(d.dial()).ListDocuments(withBearer(t.Context(), "acme"), &pb.ListDocumentsRequest{Tenant: tenant})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 	}
 
-	// Its own may be named, and need not be; a credential of every tenant names any.
+	// A credential of one tenant may name that tenant; a credential of every tenant may name any.
 	for _, c := range []struct{ credential, query, body, want string }{
 		{"acme", "", "", "acme"},
 		{"acme", "&tenant=acme", `,"context":{"tenant":"acme"}`, "acme"},
@@ -258,5 +263,41 @@ func TestTenantIsTheCredentials(t *testing.T) {
 		require.Equal(t, 202, a.status, "%s", a.body)
 		all := d.rt.Submitted()
 		require.Equal(t, c.want, all[len(all)-1].Request.Context.Tenant)
+	}
+}
+
+func TestTokensInAddresses(t *testing.T) {
+	core, logs := observer.New(zapcore.DebugLevel)
+	secret := strings.Repeat("secret", 4)
+	d := startGateway(t, func(c *gateway.Config) {
+		c.Auth, c.Logger = gatewaytest.Credentials{secret: gatewaytest.Caller("acme", "ann", "*")}, zap.New(core)
+		c.Doors = []gateway.Door{routesDoor{{Method: "GET", Path: "/v1/ws", Action: agent.ActionTurnsRead, Handle: func(w http.ResponseWriter, r *http.Request, _ *gateway.Call) error {
+			return errorOf(io.WriteString(w, r.URL.RawQuery+" "+r.RequestURI))
+		}}}}
+	})
+	d.rt.Script = answerWith("ok")
+	require.Equal(t, 200, d.send("POST", "/v1/turns", `{"message":"x","turn_id":"t"}`, bearer(secret)...).status)
+	a := d.send("GET", "/v1/turns/t/events?after_index=1&access_token="+secret, "")
+	require.Equal(t, 200, a.status, "%s", a.body)
+	a = d.send("GET", "/v1/ws?turn_id=t&access%5Ftoken="+secret+"&x=%20y", "")
+	require.Equal(t, 401, a.status, "an address that hides what it has")
+	a = d.send("GET", "/v1/ws?turn_id=t&access_token="+secret+"&x=%20y", "")
+	require.Equal(t, "turn_id=t&x=%20y /v1/ws?turn_id=t&x=%20y", string(a.body))
+	require.Equal(t, 401, d.send("GET", "/v1/turns/t/events?access_token=wrong", "").status)
+	require.Equal(t, 401, d.send("GET", "/v1/turns/t/events?access_token=a&access_token=b", "").status)
+	require.Equal(t, 401, d.send("GET", "/v1/turns/t/events?access_token=other", "", bearer(secret)...).status)
+	require.Equal(t, 200, d.send("GET", "/v1/turns/t/events?access_token="+secret, "", bearer(secret)...).status)
+	for _, request := range []string{
+		"GET /v1/turns/t", "GET /v1/agents", "POST /v1/turns", "POST /v1/turns/t/cancel", "GET /v1/whoami", "GET /v1/results/events",
+		"GET /v1/turns/t/x/events", "POST /v1/turns/t/events",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		require.NotEqual(t, 200, d.send(method, path+"?access_token="+secret, "").status, request)
+	}
+	for _, entry := range logs.All() {
+		for name, value := range entry.ContextMap() {
+			text, _ := value.(string)
+			require.NotContains(t, text, secret, "%s of %s", name, entry.Message)
+		}
 	}
 }

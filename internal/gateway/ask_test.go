@@ -19,8 +19,8 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// shown is the text that a client shows which follows the rules of the protocol.
-func shown(all []*pb.AgentResponse) string {
+// shownText returns the text that a client shows after some responses.
+func shownText(all []*pb.AgentResponse) string {
 	var kept []*pb.AgentResponse
 	for _, r := range all {
 		if r.GetReset_() {
@@ -37,15 +37,15 @@ func shown(all []*pb.AgentResponse) string {
 	return b.String()
 }
 
-func classified(branch string) agent.Event {
+func classifyEvent(branch string) agent.Event {
 	return agent.Event{
 		Meta: agent.EventMeta{Producer: "prepare"}, Type: agent.EventToolEnd, ToolName: agent.PrepareClassify,
 		Output: json.RawMessage(`{"branch":"` + branch + `"}`),
 	}
 }
 
-// cited answers with two blocks, of which the second has a citation.
-func cited(rt *gatewaytest.Runtime, id agent.TurnID) {
+// emitCitedAnswer ends a turn with two text blocks, of which the second has a citation.
+func emitCitedAnswer(rt *gatewaytest.Runtime, id agent.TurnID) {
 	start, end := 3, 6
 	out := rt.Output(id, agent.TurnCompleted, "Süß. It [1].")
 	out.Blocks = []agent.Block{agent.Text("Süß. "), {Type: agent.BlockReasoning, Reasoning: "hm"}, {Type: agent.BlockText, Text: "It [1].", Annotations: []agent.Annotation{
@@ -56,10 +56,10 @@ func cited(rt *gatewaytest.Runtime, id agent.TurnID) {
 }
 
 func TestAskAgent(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
-		rt.Emit(id, gatewaytest.Status(agent.StatusRunning), classified(agent.BranchRetrieval), gatewaytest.Token("Süß. "))
-		cited(rt, id)
+		rt.Emit(id, gatewaytest.Status(agent.StatusRunning), classifyEvent(agent.BranchRetrieval), gatewaytest.Token("Süß. "))
+		emitCitedAnswer(rt, id)
 	}
 	c := pb.NewAgentRuntimeClient(d.dial())
 	var header metadata.MD
@@ -87,7 +87,7 @@ func TestAskAgent(t *testing.T) {
 }
 
 func TestAskAgentEnds(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	c := pb.NewAgentRuntimeClient(d.dial())
 	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 		rt.Finish(id, agent.TurnFailed, "so far")
@@ -114,7 +114,7 @@ func TestAskAgentEnds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, r.GetStatus())
 	}
-	d.rt.Emit("turn-3", decidedEvent("a1"), gatewaytest.Status(agent.StatusRunning), gatewaytest.Token("b"))
+	d.rt.Emit("turn-3", approvalResolved("a1"), gatewaytest.Status(agent.StatusRunning), gatewaytest.Token("b"))
 	d.rt.Finish("turn-3", agent.TurnCancelled, "ab")
 	rest := collect(t, s)
 	require.Len(t, rest, 2)
@@ -122,7 +122,7 @@ func TestAskAgentEnds(t *testing.T) {
 }
 
 func TestAskAgentRefuses(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	c := pb.NewAgentRuntimeClient(d.dial())
 	for name, tc := range map[string]struct {
 		req   *pb.AgentRequest
@@ -174,10 +174,10 @@ func TestAskAgentStream(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := open(t, nil)
+			d := startGateway(t, nil)
 			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 				rt.Emit(id, tc.events...)
-				cited(rt, id)
+				emitCitedAnswer(rt, id)
 			}
 			c := pb.NewAgentRuntimeClient(d.dial())
 			s, err := c.AskAgentStream(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "t"})
@@ -186,7 +186,7 @@ func TestAskAgentStream(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, []string{"t"}, header.Get("turnstone-turn-id"))
 			all := collect(t, s)
-			require.Equal(t, tc.shown, shown(all))
+			require.Equal(t, tc.shown, shownText(all))
 			resets := 0
 			for i, r := range all {
 				if r.GetReset_() {
@@ -207,7 +207,7 @@ func TestAskAgentStream(t *testing.T) {
 			require.Equal(t, whole == "", !strings.Contains(last.String(), "It [1]"), "nor is it in the blocks")
 			require.Len(t, last.GetCitations(), 1)
 			require.JSONEq(t, `{"ok":true}`, last.GetOutput().GetStructured())
-			// Who asks again sees it all again, also through HTTP.
+			// The same request again gets all responses again.
 			again, err := c.AskAgentStream(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "t"})
 			require.NoError(t, err)
 			require.Len(t, collect(t, again), len(all))
@@ -217,14 +217,14 @@ func TestAskAgentStream(t *testing.T) {
 }
 
 func TestAskAgentStreamAsItComes(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := pb.NewAgentRuntimeClient(d.dial())
 	s, err := c.AskAgentStream(ctx, &pb.AgentRequest{Query: "x", TurnId: "t"})
 	require.NoError(t, err)
 	_, err = s.Header()
 	require.NoError(t, err)
-	d.rt.Emit("t", classified(agent.BranchCode))
+	d.rt.Emit("t", classifyEvent(agent.BranchCode))
 	for _, word := range []string{"one ", "two "} {
 		d.rt.Emit("t", gatewaytest.Token(word))
 		r, err := s.Recv()
@@ -232,7 +232,7 @@ func TestAskAgentStreamAsItComes(t *testing.T) {
 		require.Equal(t, word, r.GetText(), "each piece comes before the next one is written")
 		require.Equal(t, "code", r.GetBranch())
 	}
-	// The client leaves; the turn goes on and is there for whoever asks again.
+	// The turn goes on when the client leaves, and the same request again gets its result.
 	d.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error { t.Error("the turn was cancelled"); return nil }
 	cancel()
 	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 5*time.Second, time.Millisecond)
@@ -246,7 +246,7 @@ func TestAskAgentStreamAsItComes(t *testing.T) {
 }
 
 func TestAskAgentStreamOfARunningTurnWhoseEventsExpired(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.begin("t")
 	d.rt.Emit("t", gatewaytest.Token("a"), gatewaytest.Token("b"), gatewaytest.Token("c"))
 	d.rt.Expire(3)

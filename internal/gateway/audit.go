@@ -21,10 +21,10 @@ type Audit interface {
 	List(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error)
 }
 
-// maxAuditPage is how many audit records a page has at most.
+// maxAuditPage is the maximum number of audit records in a page.
 const maxAuditPage = 500
 
-// How many records of denied callers are written. The others are counted, and the next record has their number.
+// Rates of audit records of invalid credentials and of denials. Records beyond them are skipped and counted, and the next record has the count.
 const (
 	invalidPerSecond = 2
 	invalidBurst     = 100
@@ -32,9 +32,9 @@ const (
 	denialsBurst     = 500
 )
 
-// auditLimiter bounds what callers who are denied write to the audit trail.
+// auditLimiter limits the rate at which refused callers cause audit records.
 type auditLimiter struct {
-	port    Audit // nil: there is no trail
+	port    Audit // nil: there is no audit trail
 	invalid bucket
 	denials bucket
 }
@@ -64,7 +64,7 @@ func (b *bucket) take() (ok bool, skipped int64) {
 // facts is the detail of an audit record.
 type facts map[string]any
 
-// audit records what the caller did or tried. Denials and failures beyond a rate are counted and not recorded.
+// audit records an action of the caller. It skips denials and failures beyond their rate.
 func (c identity) audit(outcome string, a agent.Action, resource string, detail facts) {
 	if c.g == nil || c.g.trail.port == nil {
 		return
@@ -74,7 +74,7 @@ func (c identity) audit(outcome string, a agent.Action, resource string, detail 
 		if !ok {
 			return
 		}
-		detail = detail.with("suppressed", skipped)
+		detail = detail.withSuppressed(skipped)
 	}
 	c.writeAudit(outcome, a, resource, detail)
 }
@@ -85,19 +85,19 @@ func (c identity) auditInvalidCredential(err error) {
 		return
 	}
 	if ok, skipped := c.g.trail.invalid.take(); ok {
-		c.writeAudit(agent.AuditDenied, agent.AuditAuthenticate, "", facts{"reason": err.Error()}.with("suppressed", skipped))
+		c.writeAudit(agent.AuditDenied, agent.AuditAuthenticate, "", facts{"reason": err.Error()}.withSuppressed(skipped))
 	}
 }
 
-// with returns the facts and, unless it is 0, a number.
-func (d facts) with(name string, n int64) facts {
+// withSuppressed returns the facts with the number of skipped records, if there are any.
+func (d facts) withSuppressed(n int64) facts {
 	if n == 0 {
 		return d
 	}
 	if d == nil {
 		d = facts{}
 	}
-	d[name] = n
+	d["suppressed"] = n
 	return d
 }
 
@@ -118,7 +118,7 @@ func (c identity) writeAudit(outcome string, a agent.Action, resource string, de
 	c.g.trail.port.Record(r)
 }
 
-// auditChange records a change, or why it failed. It skips denials, which are recorded where they are made, and malformed requests.
+// auditChange records a change or its failure. It skips malformed requests, and denials, which are already recorded.
 func (c identity) auditChange(a agent.Action, resource string, detail facts, err error) {
 	switch code := agent.CodeOf(err); code {
 	case "":
@@ -131,8 +131,8 @@ func (c identity) auditChange(a agent.Action, resource string, detail facts, err
 	}
 }
 
-// getAudit is GET /v1/audit?tenant=&subject=&action=&outcome=&since=&before=&limit=. A credential of every tenant that names none gets the
-// records of all.
+// getAudit is GET /v1/audit?tenant=&subject=&action=&outcome=&since=&before=&limit=. Without a tenant, a credential of every tenant gets the
+// records of all tenants.
 func (s *httpServer) getAudit(c *Call) (any, error) {
 	q := c.query
 	query := agent.AuditQuery{
@@ -140,7 +140,7 @@ func (s *httpServer) getAudit(c *Call) (any, error) {
 		Since: q.time("since"), Before: q.number("before"),
 	}
 	query.Limit = q.limit(maxAuditPage)
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return nil, err
 	}
 	switch query.Outcome {
@@ -148,7 +148,7 @@ func (s *httpServer) getAudit(c *Call) (any, error) {
 	default:
 		return nil, agent.Invalid("outcome", "want allowed, denied or failed, got %.60q", query.Outcome)
 	}
-	page, err := s.cfg.Audit.List(c.bounded(), query)
+	page, err := s.cfg.Audit.List(c.callContext(), query)
 	page.Records = orEmpty(page.Records)
 	return page, err
 }

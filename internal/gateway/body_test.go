@@ -18,17 +18,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// panics is a door whose handler panics before it reads anything.
-type panics struct{}
+// panickingDoor has a handler that panics before it reads the body.
+type panickingDoor struct{}
 
-func (panics) Routes() []gateway.Route {
+func (panickingDoor) Routes() []gateway.Route {
 	return []gateway.Route{{Method: http.MethodPost, Path: "/panic", Public: true, Handle: func(http.ResponseWriter, *http.Request, *gateway.Call) error {
 		panic("on purpose")
 	}}}
 }
 
-// drip sends a request and then its body, a byte at a time, for as long as the connection stands.
-func drip(t *testing.T, addr, request string) net.Conn {
+// sendSlowly sends a request whose body comes a byte at a time, without end.
+func sendSlowly(t *testing.T, addr, request string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	require.NoError(t, err)
@@ -60,9 +60,9 @@ func drip(t *testing.T, addr, request string) net.Conn {
 
 func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 	const bodyTime = 2 * time.Second
-	d, _, _ := guarded(t, func(c *gateway.Config) {
+	d, _, _ := startWithKeys(t, func(c *gateway.Config) {
 		c.Limits.ReadTimeout = bodyTime
-		c.Doors = []gateway.Door{panics{}}
+		c.Doors = []gateway.Door{panickingDoor{}}
 	})
 	key := "Authorization: Bearer " + operatorKey() + "\n"
 	const long, asJSON = "Content-Length: 200000\n\n", "Content-Type: application/json\n"
@@ -99,8 +99,8 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 		done := make(chan exchange, 1)
 		exchanges[name] = done
 		begun := time.Now()
-		conn := drip(t, d.HTTPAddr(), c.request)
-		go func() { done <- answerTo(conn, begun) }()
+		conn := sendSlowly(t, d.HTTPAddr(), c.request)
+		go func() { done <- readResponse(conn, begun) }()
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -115,9 +115,9 @@ func TestDrippedBodiesHoldNoConnection(t *testing.T) {
 	}
 }
 
-// TestMalformedBodies: a body that breaks the rules of HTTP is the client's fault, as one that is no JSON is.
+// A body that breaks the rules of HTTP is an invalid request.
 func TestMalformedBodies(t *testing.T) {
-	d, _, _ := guarded(t, func(*gateway.Config) {})
+	d, _, _ := startWithKeys(t, func(*gateway.Config) {})
 	head := "POST /v1/turns HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + operatorKey() + "\r\nContent-Type: application/json\r\n"
 	for name, body := range map[string]string{
 		"a length that is no number":  "Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
@@ -135,14 +135,14 @@ func TestMalformedBodies(t *testing.T) {
 			tcp, ok := conn.(*net.TCPConn)
 			require.True(t, ok)
 			require.NoError(t, tcp.CloseWrite())
-			x := answerTo(conn, time.Now())
+			x := readResponse(conn, time.Now())
 			require.NoError(t, x.err)
 			require.Equal(t, http.StatusBadRequest, x.status)
 		})
 	}
 }
 
-// exchange is what a client sees of its request.
+// exchange is the response to a request as its client sees it.
 type exchange struct {
 	status              int
 	saysClose, isClosed bool
@@ -150,8 +150,8 @@ type exchange struct {
 	err                 error
 }
 
-// answerTo reads the answer, and then until the connection is closed. Times are since start.
-func answerTo(conn net.Conn, start time.Time) (x exchange) {
+// readResponse reads the response, and then until the connection is closed. Times are since start.
+func readResponse(conn net.Conn, start time.Time) (x exchange) {
 	if x.err = conn.SetReadDeadline(start.Add(20 * time.Second)); x.err != nil {
 		return x
 	}
@@ -178,9 +178,9 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// A body that is there already costs nobody the connection.
+// If the body of a refused request has arrived, the connection stays open.
 func TestRefusedBodiesThatHaveArrivedKeepTheConnection(t *testing.T) {
-	d, _, _ := guarded(t, nil)
+	d, _, _ := startWithKeys(t, nil)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
 	require.NoError(t, err)
 	defer conn.Close()
@@ -197,9 +197,9 @@ func TestRefusedBodiesThatHaveArrivedKeepTheConnection(t *testing.T) {
 	}
 }
 
-// The time for a request's body ends no answer.
+// ReadTimeout does not end streams.
 func TestStreamsOutliveTheTimeForBodies(t *testing.T) {
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Limits.ReadTimeout, c.Limits.Heartbeat = 300*time.Millisecond, 50*time.Millisecond
 	})
 	d.begin("t")
@@ -218,11 +218,11 @@ func TestStreamsOutliveTheTimeForBodies(t *testing.T) {
 	require.Contains(t, string((<-waited).body), "still here")
 }
 
-// Over HTTP/2 a body that does not come ends its own stream, and the connection serves others.
+// Over HTTP/2 a slow body ends only its own stream.
 func TestDrippedBodiesOverHTTP2(t *testing.T) {
-	_, ca := certify(t, "ca", nil)
-	server, _ := certify(t, "server", ca)
-	d, _, _ := guarded(t, func(c *gateway.Config) {
+	_, ca := issueCertificate(t, "ca", nil)
+	server, _ := issueCertificate(t, "server", ca)
+	d, _, _ := startWithKeys(t, func(c *gateway.Config) {
 		c.Limits.ReadTimeout = time.Second
 		c.HTTPTLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{server}, NextProtos: []string{"h2", "http/1.1"}}
 	})
@@ -246,11 +246,11 @@ func TestDrippedBodiesOverHTTP2(t *testing.T) {
 	}
 }
 
-// An upload may be long, and is not without end.
+// LongTimeout ends a slow upload.
 func TestUploadsThatDripAreCut(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.LongTimeout = time.Second })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.LongTimeout = time.Second })
 	d.rt.Collections = []string{"docs"}
-	conn := drip(t, d.HTTPAddr(), "POST /v1/knowledge/docs/documents?id=a HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 200000\n\n")
+	conn := sendSlowly(t, d.HTTPAddr(), "POST /v1/knowledge/docs/documents?id=a HTTP/1.1\nHost: localhost\nContent-Type: text/plain\nContent-Length: 200000\n\n")
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Call is an HTTP request with its caller: what a handler may do with the system behind the gateway.
+// Call is an HTTP request with its caller. A [Door] reaches the system behind the gateway through its methods.
 type Call struct {
 	server *httpServer
 	w      http.ResponseWriter
@@ -21,7 +21,7 @@ type Call struct {
 	query  *query
 	status int // of the response; 200 unless the handler sets another
 
-	ctx    context.Context // see [Call.bounded]
+	ctx    context.Context // see callContext
 	cancel context.CancelFunc
 }
 
@@ -29,26 +29,30 @@ type Call struct {
 type tenantSource int
 
 const (
-	tenantAgreed tenantSource = iota // in the header or in the parameter, which must not differ
-	tenantHeader                     // in the header; the parameter is a filter
-	tenantEither                     // in the header, else in the parameter
+	tenantUnambiguous tenantSource = iota // in the header or in the parameter "tenant", which must not differ
+	tenantHeaderOnly                      // in the header; the parameter is a filter
+	tenantHeaderFirst                     // in the header, else in the parameter
 )
 
 func (s *httpServer) newCall(w http.ResponseWriter, r *http.Request, from tenantSource) (c *Call, err error) {
 	c = &Call{server: s, w: w, r: r, query: readQuery(r), status: http.StatusOK}
-	header := r.Header.Get(tenantKey)
+	tenant := r.Header.Get(tenantKey)
 	switch from {
-	case tenantHeader:
-		c.caller, err = callerIn(r.Context(), header)
-	case tenantEither:
-		c.caller, err = callerIn(r.Context(), cmp.Or(header, c.query.single("tenant")))
-	default:
-		c.caller, err = c.query.readCaller(r)
+	case tenantHeaderOnly:
+	case tenantHeaderFirst:
+		tenant = cmp.Or(tenant, c.query.single("tenant"))
+	case tenantUnambiguous:
+		parameter := c.query.text("tenant", maxText)
+		if parameter != "" && tenant != "" && parameter != tenant {
+			return c, agent.Invalid("tenant", "is %.140q, but the header %s says %.140q", parameter, tenantKey, tenant)
+		}
+		tenant = cmp.Or(tenant, parameter)
 	}
+	c.caller, err = callerOf(r.Context()).inTenant(tenant)
 	return c, err
 }
 
-// serve returns a handler that gets its request as a [Call].
+// serve returns a handler that calls handle with the request as a [Call].
 func (s *httpServer) serve(from tenantSource, handle func(*Call) error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		c, err := s.newCall(w, r, from)
@@ -64,7 +68,7 @@ func (s *httpServer) serve(from tenantSource, handle func(*Call) error) handler 
 	}
 }
 
-// answer returns a handler that responds with what handle returns, as JSON; nil is a response without a body.
+// answer returns a handler that responds with the JSON of the value that handle returns, or without a body for nil.
 func (s *httpServer) answer(from tenantSource, handle func(*Call) (any, error)) handler {
 	return s.serve(from, func(c *Call) error {
 		body, err := handle(c)
@@ -80,20 +84,33 @@ func (s *httpServer) answer(from tenantSource, handle func(*Call) (any, error)) 
 	})
 }
 
-// answerPlain is answer for requests without parameters but the tenant.
-func (s *httpServer) answerPlain(from tenantSource, handle func(*Call) (any, error)) handler {
+// answerWithoutQuery is answer for requests that take no parameter but the tenant.
+func (s *httpServer) answerWithoutQuery(from tenantSource, handle func(*Call) (any, error)) handler {
 	return s.answer(from, func(c *Call) (any, error) {
-		if err := c.query.end(); err != nil {
+		if err := c.query.validate(); err != nil {
 			return nil, err
 		}
 		return handle(c)
 	})
 }
 
-// bounded returns the context of the call to a port. It ends after the call timeout, which begins with the first use.
-func (c *Call) bounded() context.Context {
+// answerQuery returns a handler that reads a query from the parameters of the request, and responds with the JSON of the page that find returns.
+func answerQuery[Q, P any](
+	s *httpServer, from tenantSource, read func(*query) Q, find func(ctx context.Context, caller identity, q Q) (P, error),
+) handler {
+	return s.answer(from, func(c *Call) (any, error) {
+		q := read(c.query)
+		if err := c.query.validate(); err != nil {
+			return nil, err
+		}
+		return find(c.callContext(), c.caller, q)
+	})
+}
+
+// callContext returns the context for calls of ports. It ends after the call timeout, which begins with the first use.
+func (c *Call) callContext() context.Context {
 	if c.ctx == nil {
-		c.ctx, c.cancel = c.server.bounded(c.r.Context())
+		c.ctx, c.cancel = c.server.callContext(c.r.Context())
 	}
 	return c.ctx
 }
@@ -101,7 +118,7 @@ func (c *Call) bounded() context.Context {
 // decode reads the JSON body strictly.
 func (c *Call) decode(into any) error { return c.server.decodeBody(c.w, c.r, into) }
 
-// decodeIfAny is decode for a body that may be left out, or hold white space alone, whatever its type then is.
+// decodeIfAny is decode for an optional body. An absent or blank body may have any content type.
 func (c *Call) decodeIfAny(into any) error {
 	data, err := c.server.readBody(c.w, c.r)
 	if err != nil || len(bytes.TrimSpace(data)) == 0 {
@@ -113,120 +130,119 @@ func (c *Call) decodeIfAny(into any) error {
 	return decodeJSON(data, into)
 }
 
-// tenantNamed returns the tenant of a request that may name it in its body too. Only a credential of every tenant may do so, and only if the
-// request does not name another one elsewhere.
-func (c *Call) tenantNamed(named string) (string, error) {
-	own, confinedTo := c.Tenant(), c.caller.principal.Tenant
+// tenantOfBody returns the tenant of a request whose body may name one. The body may name a tenant other than c.Tenant only if the credential is
+// of every tenant and neither the header nor the parameter names one.
+func (c *Call) tenantOfBody(named string) (string, error) {
 	switch {
-	case named == "" || named == own:
-		return own, nil
-	case confinedTo != agent.AnyTenant:
-		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, confinedTo)
+	case named == "" || named == c.Tenant():
+		return c.Tenant(), nil
+	case c.caller.isOfOneTenant():
+		return "", agent.FieldErrorf(agent.CodeDenied, "tenant", "is %.140q, but the credential is of tenant %q", named, c.caller.principal.Tenant)
 	case c.caller.tenant != "":
-		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, own)
+		return "", agent.Invalid("tenant", "is %.140q, but the request is made for tenant %q", named, c.Tenant())
 	case !agent.ValidName(named):
 		return "", agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -")
 	}
 	return named, nil
 }
 
-// audit records a change in the tenant that the request is about.
+// audit records a change in the tenant of the request.
 func (c *Call) audit(outcome string, a agent.Action, resource string, detail facts) {
 	caller := c.caller
 	caller.tenant = c.Tenant()
 	caller.audit(outcome, a, resource, detail)
 }
 
-// Parameters returns the query of the request. Only the allowed parameters and the tenant may be given, each at most once.
+// Parameters returns the query of the request. It may hold only the allowed parameters and the tenant, each at most once.
 func (c *Call) Parameters(allowed ...string) (url.Values, error) {
 	for _, name := range allowed {
 		c.query.single(name)
 	}
-	return c.query.values, c.query.end()
+	return c.query.values, c.query.validate()
 }
 
-// Principal returns who calls.
+// Principal returns the principal of the caller.
 func (c *Call) Principal() agent.Principal { return c.caller.principal }
 
-// Tenant returns the tenant whose data the request is about: the credential's, or the one that the request names if that is allowed.
+// Tenant returns the tenant of the request: the credential's, or the one that a caller of every tenant names.
 func (c *Call) Tenant() string { return c.caller.ownTenant() }
 
 // RequestID names the request across systems.
 func (c *Call) RequestID() string { return c.caller.requestID }
 
-// Limits bound what a request may cost.
+// Limits returns the limits of the gateway.
 func (c *Call) Limits() Limits { return c.server.cfg.Limits }
 
-// Allow returns and audits a denied error unless the caller may do a to a resource.
+// Allow returns nil if the caller may do a to a resource. Otherwise it audits the denial and returns it as an error.
 func (c *Call) Allow(a agent.Action, resource string) error { return c.caller.allow(a, resource) }
 
 // DecodeBody reads the JSON body strictly: an unknown or repeated member is an error.
 func (c *Call) DecodeBody(into any) error { return c.decode(into) }
 
-// ReadBody reads a body of any type within the bounds of size and time, for APIs that ignore what they do not know.
+// ReadBody reads a body of any type, bounded in size and time.
 func (c *Call) ReadBody() ([]byte, error) { return c.server.readBody(c.w, c.r) }
 
-// WriteJSON writes a whole response.
+// WriteJSON writes a complete response.
 func (c *Call) WriteJSON(status int, body any) { c.server.write(c.w, status, body) }
 
-// Enter takes a place among the followers and waiting requests; too many are refused instead of queued.
+// Enter takes one of the places for followers and waiting requests, or returns an error if all are taken. leave gives it back.
 func (c *Call) Enter() (leave func(), err error) { return c.server.enter() }
 
-// WhileOpen derives a context for what may last. It also ends when the gateway shuts down, and when the caller's credential is no longer
-// valid; its cause is then an error for the client. The context must be a request's.
-func (c *Call) WhileOpen(ctx context.Context) (context.Context, context.CancelFunc) {
-	return c.server.whileOpen(ctx)
+// StreamContext returns a context for a stream or a long wait, from the context of a request. It ends also when the gateway shuts down or the
+// caller's credential is no longer valid; its cause is then the error for the client.
+func (c *Call) StreamContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return c.server.streamContext(ctx)
 }
 
 // Submit starts a turn. It puts the caller's tenant, user, role and flags into the request, and refuses stream_to.
 func (c *Call) Submit(ctx context.Context, door string, r *agent.TurnRequest) (agent.Receipt, error) {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	return c.server.submit(ctx, c.caller, door, r)
 }
 
 // Message submits a further message to the session of a turn.
 func (c *Call) Message(ctx context.Context, door string, id agent.TurnID, r *agent.TurnRequest) (receipt agent.Receipt, position int, err error) {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	return c.server.message(ctx, c.caller, door, id, r)
 }
 
 // Turn returns a turn as the caller may see it.
 func (c *Call) Turn(ctx context.Context, id agent.TurnID) (TurnView, error) {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	return c.server.turn(ctx, c.caller, id, agent.ActionTurnsRead)
 }
 
-// SubmittedTurn returns a turn that [Call.Submit] gave: who may run an agent may see the result of the own request.
+// SubmittedTurn returns a turn that the caller has submitted by [Call.Submit]. The caller need not be allowed to read turns.
 func (c *Call) SubmittedTurn(ctx context.Context, r agent.Receipt) (TurnView, error) {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	return c.server.turn(ctx, c.caller, r.TurnID, "")
 }
 
-// Await follows a turn until it ends or waits for a person. If ctx ends first it returns ctx's cause: the turn goes on.
+// Await follows a turn until it ends or waits for a person. If ctx ends first it returns ctx's cause, and the turn goes on.
 func (c *Call) Await(ctx context.Context, r agent.Receipt) (Ending, error) {
 	return c.server.await(ctx, c.caller, r)
 }
 
-// Follow yields the events of a turn that [Call.Turn] or [Call.Submit] gave.
+// Follow yields the events of a turn that [Call.Turn] or [Call.Submit] has returned.
 func (c *Call) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return c.server.cfg.Turns.Follow(ctx, id, after)
 }
 
-// Decide answers an approval of a turn. By is the caller's if the credential has a subject.
+// Decide decides on an approval of a turn.
 func (c *Call) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	_, err := c.server.decide(ctx, c.caller, id, d)
 	return err
 }
 
-// Provide hands in the result of a client-side tool.
+// Provide provides the result of a client-side tool.
 func (c *Call) Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedResult) error {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	_, err := c.server.provide(ctx, c.caller, id, r)
 	return err
@@ -234,15 +250,15 @@ func (c *Call) Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedRes
 
 // Cancel asks a turn to stop.
 func (c *Call) Cancel(ctx context.Context, id agent.TurnID, r agent.CancelRequest) error {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	_, err := c.server.cancel(ctx, c.caller, id, r)
 	return err
 }
 
-// Agents lists the agents that the caller may run. For a credential that is confined to some agents a page may have fewer than asked for.
+// Agents lists the agents that the caller may run. For a caller who may run some agents only, a page may have fewer entries than its size.
 func (c *Call) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage, error) {
-	ctx, cancel := c.server.bounded(ctx)
+	ctx, cancel := c.server.callContext(ctx)
 	defer cancel()
 	q.Tenant = c.Tenant()
 	page, err := c.server.cfg.Agents.ListAgents(ctx, q)
@@ -250,8 +266,7 @@ func (c *Call) Agents(ctx context.Context, q agent.AgentQuery) (agent.AgentPage,
 	return page, err
 }
 
-// FailureOf returns what a caller may see of an error, the HTTP status that goes with it, and how long to wait before the same request
-// makes sense (0: waiting does not help).
+// FailureOf returns an error as callers see it, with its HTTP status and the time after which to repeat the request (0: repeating does not help).
 func FailureOf(err error) (f *agent.Failure, status int, retryAfter time.Duration) {
 	f = failureOf(err)
 	return f, mappingOf(f.Type).http, retryAfterOf(err, f)

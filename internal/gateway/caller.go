@@ -5,47 +5,50 @@ import (
 	"context"
 	"maps"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// tenantKey is the HTTP header and the gRPC metadata key that names the tenant of a request. The query parameter "tenant" is for an
-// EventSource, which cannot set headers.
+// tenantKey is the HTTP header, and the gRPC metadata key, that names the tenant of a request. An EventSource cannot set headers and uses the
+// query parameter "tenant".
 const tenantKey = "Turnstone-Tenant"
 
-// identity is the caller of a request, as [Gateway.identify] found it, and the tenant of the request, as [identity.inTenant] set it.
+// identity is the caller of a request and the tenant that the request is made for.
 type identity struct {
 	g         *Gateway
 	principal agent.Principal // of the credential
-	tenant    string          // empty if the request named none, and the credential is of every tenant
+	tenant    string          // set by inTenant; empty if a credential of every tenant names none
 	action    agent.Action    // of the path or method, for audit records; see [requirement]
-	// credentials identified the caller. Streams verify them again. nil without authentication, or without a credential.
+	// credentials identified the caller, and streams verify them again. They are nil without authentication and without a credential.
 	credentials *access.Credentials
-	anonymous   error  // why nothing is allowed, if a credential is required and missing
+	anonymous   error  // why the caller may do nothing; nil for a caller with a valid credential
 	door        string // http or grpc
 	requestID   string
 	remote      string
 }
 
-// identityKey is where a context has the identity.
+// identityKey is the key of the identity in a context.
 type identityKey struct{}
 
 func (c identity) withContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, identityKey{}, c)
 }
 
-// callerOf returns the caller. It is an internal error if none was identified, so that a mistake lets nobody in.
-func callerOf(ctx context.Context) (identity, error) {
+// methodUnknown is the method of a principal that may do nothing. Without a method it would be the runtime itself, which may do everything.
+const methodUnknown = "unknown"
+
+// callerOf returns the caller of a request. If a mistake of the gateway left the caller unidentified, it returns one who may do nothing.
+func callerOf(ctx context.Context) identity {
 	if c, ok := ctx.Value(identityKey{}).(identity); ok {
-		return c, nil
+		return c
 	}
-	return identity{}, agent.Errorf(agent.CodeInternal, "", "the caller was not identified")
+	return identity{
+		principal: agent.Principal{Method: methodUnknown}, anonymous: agent.Errorf(agent.CodeInternal, "", "the caller was not identified"),
+	}
 }
 
-// inTenant returns the caller in the tenant that a request names. A credential of one tenant may name that one or none; a credential of every
-// tenant may name any.
+// inTenant returns the caller in the tenant that a request names. A credential of one tenant may name that tenant or none. A credential of
+// every tenant may name any.
 func (c identity) inTenant(named string) (identity, error) {
 	switch {
 	case named != "" && !agent.ValidName(named):
@@ -63,13 +66,13 @@ func (c identity) inTenant(named string) (identity, error) {
 // isOfOneTenant reports whether the credential is confined to one tenant.
 func (c identity) isOfOneTenant() bool { return c.principal.Tenant != agent.AnyTenant }
 
-// refuseTenant returns and audits the error that a credential of one tenant was used for another.
+// refuseTenant audits that a credential of one tenant was used for another one, and returns the error.
 func (c identity) refuseTenant(field, named string) error {
 	c.audit(agent.AuditDenied, c.action, "tenant/"+named, nil)
 	return agent.FieldErrorf(agent.CodeDenied, field, "is %.140q, but the credential is of tenant %q", named, c.principal.Tenant)
 }
 
-// allow returns nil if the caller may do a to a resource. Otherwise it audits and returns the denial.
+// allow returns nil if the caller may do a to a resource. Otherwise it audits the denial and returns it as an error.
 func (c identity) allow(a agent.Action, resource string) error {
 	if c.principal.May(a, resource) {
 		return nil
@@ -78,34 +81,17 @@ func (c identity) allow(a agent.Action, resource string) error {
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s of %.140q", a, resource)
 }
 
-// allowTurn is allow for a turn, whose resource is its agent. The agent of a turn that has just begun may not be known yet; a credential that is
-// confined to agents has to try again then.
+// allowTurn is allow for a turn, whose resource is its agent. While the agent of a new turn is unknown, a caller who may do a to some agents
+// only is told to try again.
 func (c identity) allowTurn(a agent.Action, v *TurnView) error {
 	name := v.Agent
 	if name == "" && v.Output != nil {
 		name = v.Output.Agent
 	}
 	if name == "" && v.Output == nil && c.principal.MayAny(a) && !c.principal.MayAll(a) && !c.principal.Trusted() {
-		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: beginning, Err: errBeginning}
+		return &agent.Error{Code: agent.CodeUnavailable, RetryAfter: newTurnTimeout, Err: errNewTurn}
 	}
 	return c.allow(a, name)
-}
-
-// grpcCaller returns the caller of a gRPC call, in the tenant that its metadata names.
-func grpcCaller(ctx context.Context) (identity, error) {
-	named := ""
-	if values := metadata.ValueFromIncomingContext(ctx, tenantKey); len(values) > 0 {
-		named = values[0]
-	}
-	return callerIn(ctx, named)
-}
-
-func callerIn(ctx context.Context, tenant string) (identity, error) {
-	c, err := callerOf(ctx)
-	if err != nil {
-		return c, err
-	}
-	return c.inTenant(tenant)
 }
 
 // lookupTenant returns the tenant in which the caller may look up turns and results by id.
@@ -124,11 +110,11 @@ func (c identity) ownTenant() string {
 	return cmp.Or(c.tenant, agent.DefaultTenant)
 }
 
-// noTenant is the tenant of a caller without a credential. It is no valid name, so nothing is ever found in it.
+// noTenant is the tenant of a caller without a credential. It is not a valid name, so nothing can belong to it.
 const noTenant = "?"
 
-// setCaller sets tenant, user, role and flags of a request from the credential. The body may name the user if the credential has no subject, and
-// all of them if there is no authentication.
+// setCaller sets tenant, user, role and flags of a request from the credential. The request keeps its user if the credential has no subject, and
+// all four if there is no authentication.
 func (c identity) setCaller(r *agent.TurnRequest) error {
 	if err := c.checkTenant(r.Context.Tenant, "context.tenant"); err != nil {
 		return err
@@ -159,7 +145,7 @@ func (c identity) setUser(ctx *agent.InvocationContext) {
 	ctx.UserRole, ctx.Flags = c.principal.Role, maps.Clone(c.principal.Flags)
 }
 
-// actor returns who did something: by the credential, or as the request names it if there is no authentication.
+// actor returns who makes a change: the owner of the credential or, without authentication, the name in the request.
 func (c identity) actor(named string) string {
 	if c.principal.Trusted() {
 		return named

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// orEmpty returns a list that is [] in JSON, never null.
+// orEmpty returns the list, or an empty one for nil, which JSON would write as null.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -14,7 +14,7 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// orEmptyMap returns a copy of a map that is {} in JSON, never null.
+// orEmptyMap returns a copy of the map, or an empty one for nil, which JSON would write as null.
 func orEmptyMap[K comparable, V any](m map[K]V) map[K]V {
 	if m == nil {
 		return map[K]V{}
@@ -22,7 +22,7 @@ func orEmptyMap[K comparable, V any](m map[K]V) map[K]V {
 	return maps.Clone(m)
 }
 
-// mapList returns a list of the results of f. The given list may be shared and stays unchanged.
+// mapList returns the results of f for the entries of a list. It does not change the list.
 func mapList[T any](list []T, f func(T) T) []T {
 	out := make([]T, len(list))
 	for i := range list {
@@ -31,7 +31,7 @@ func mapList[T any](list []T, f func(T) T) []T {
 	return out
 }
 
-// filterAllowed returns the entries of a list, which may be shared, whose resource the caller may do a to.
+// filterAllowed returns the entries whose resource the caller may do a to. It does not change the list.
 func filterAllowed[T any](caller identity, a agent.Action, list []T, resource func(*T) string) []T {
 	if caller.principal.MayAll(a) {
 		return list
@@ -66,7 +66,7 @@ func catalogEventBody(e *agent.CatalogEvent) agent.CatalogEvent {
 func statusBody(s agent.CatalogStatus) agent.CatalogStatus {
 	s.Counts = orEmptyMap(s.Counts)
 	s.Sources = mapList(s.Sources, func(o agent.SourceStatus) agent.SourceStatus {
-		o.Faults = orEmpty([]agent.Fault(someFaults(o.Faults, faultBytes)))
+		o.Faults = orEmpty([]agent.Fault(clipFaults(o.Faults, faultBytes)))
 		return o
 	})
 	return s

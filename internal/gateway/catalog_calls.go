@@ -15,9 +15,9 @@ import (
 const (
 	defaultPage  = 100
 	maxPageSize  = 1000
-	maxToken     = 1024 // of a page
+	maxToken     = 1024 // bytes of the token of a page
 	maxLabels    = 16
-	maxText      = 256 // of a filter or a name
+	maxText      = 256 // bytes of a filter or a name
 	maxComment   = 4096
 	maxManifests = 1000
 	maxDeletes   = 1000
@@ -25,8 +25,8 @@ const (
 
 var hashPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// catalogTenant returns the tenant that a call about the catalog names: empty is the caller's own. Only credentials of every tenant may name
-// [agent.SharedTenant].
+// catalogTenant returns the tenant of a call about the catalog, which is the caller's if the call names none. Only credentials of every tenant may
+// name [agent.SharedTenant].
 func (c identity) catalogTenant(named string) (string, error) {
 	switch {
 	case named == "":
@@ -41,7 +41,7 @@ func (c identity) catalogTenant(named string) (string, error) {
 	return caller.tenant, err
 }
 
-// listTenant is catalogTenant for lists of documents. It is empty for documents of every tenant and for NodeDefinitions, which have none.
+// listTenant is catalogTenant for lists of documents. It returns "" for the documents of every tenant and for NodeDefinitions, which have none.
 func (c identity) listTenant(kind agent.Kind, named string) (string, error) {
 	tenant, err := c.catalogTenant(named)
 	if tenant == agent.SharedTenant || kind == agent.KindNode {
@@ -53,8 +53,8 @@ func (c identity) listTenant(kind agent.Kind, named string) (string, error) {
 // scopeName returns the name of a document in scopes.
 func scopeName(k agent.DocumentKey) string { return string(k.Kind) + "/" + k.Name }
 
-// documentKey checks the key of one document and sets its tenant. Every tenant sees shared documents.
-func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
+// completeKey checks the key of a document and returns it with its tenant.
+func (c identity) completeKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	if err := checkKind(k.Kind); err != nil {
 		return k, err
 	}
@@ -68,7 +68,7 @@ func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	if k.Version != "" {
 		return k, agent.Invalid("version", "is for a %s alone", agent.KindNode)
 	}
-	if k.Tenant == agent.SharedTenant {
+	if k.Tenant == agent.SharedTenant { // every tenant sees shared documents
 		return k, nil
 	}
 	var err error
@@ -76,30 +76,27 @@ func (c identity) documentKey(k agent.DocumentKey) (agent.DocumentKey, error) {
 	return k, err
 }
 
-func (g *Gateway) listNodes(ctx context.Context, labels string, q agent.NodeQuery) (agent.NodePage, error) {
+// listNodes lists nodes. labelsField is the name of the filter by labels in errors.
+func (g *Gateway) listNodes(ctx context.Context, labelsField string, q agent.NodeQuery) (agent.NodePage, error) {
 	switch q.Type {
 	case "", agent.NodeAgent, agent.NodeTool, agent.NodeToolkit:
 	default:
 		return agent.NodePage{}, agent.Invalid("type", "want agent, tool or toolkit, got %.60q", q.Type)
 	}
-	if err := cmp.Or(checkName("node_id", q.NodeID), checkLabels(labels, q.Labels)); err != nil {
+	if err := cmp.Or(checkName("node_id", q.NodeID), checkLabels(labelsField, q.Labels)); err != nil {
 		return agent.NodePage{}, err
 	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	return g.cfg.Agents.ListNodes(ctx, q)
 }
 
-// listAgents lists agents; node and labels are the names of these filters.
-func (g *Gateway) listAgents(ctx context.Context, caller identity, node, labels string, q agent.AgentQuery) (agent.AgentPage, error) {
+// listAgents lists agents. nodeField and labelsField are the names of these filters in errors.
+func (g *Gateway) listAgents(ctx context.Context, caller identity, nodeField, labelsField string, q agent.AgentQuery) (agent.AgentPage, error) {
 	tenant, err := caller.catalogTenant(q.Tenant)
-	err = cmp.Or(err, checkName(node, q.NodeID), checkText("tool", q.Tool, maxText), checkLabels(labels, q.Labels))
+	err = cmp.Or(err, checkName(nodeField, q.NodeID), checkText("tool", q.Tool, maxText), checkLabels(labelsField, q.Labels))
 	if err != nil {
 		return agent.AgentPage{}, err
 	}
 	q.Tenant = tenant
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	return g.cfg.Agents.ListAgents(ctx, q)
 }
 
@@ -117,24 +114,22 @@ func (g *Gateway) listDocuments(ctx context.Context, caller identity, q agent.Do
 		return agent.DocumentPage{}, agent.Invalid("source", "want builtin, config, folder, follow or api, got %.60q", q.Source)
 	}
 	q.Tenant = tenant
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	page, err := g.cfg.Documents.Documents(ctx, q)
-	page.Documents = filterAllowed(caller, agent.ActionCatalogRead, page.Documents, func(d *agent.Document) string { return scopeName(d.DocumentKey) })
+	page.Documents = orEmpty(filterAllowed(caller, agent.ActionCatalogRead, page.Documents, func(d *agent.Document) string {
+		return scopeName(d.DocumentKey)
+	}))
 	return page, err
 }
 
-// document returns the one document of a key. A NodeDefinition may be named without its version while it has but one.
+// document returns the document of a key. The key of a NodeDefinition that has a single version needs no version.
 func (g *Gateway) document(ctx context.Context, caller identity, key agent.DocumentKey) (agent.Document, error) {
-	key, err := caller.documentKey(key)
+	key, err := caller.completeKey(key)
 	if err == nil {
 		err = caller.allow(agent.ActionCatalogRead, scopeName(key))
 	}
 	if err != nil {
 		return agent.Document{}, err
 	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	page, err := g.cfg.Documents.Documents(ctx, agent.DocumentQuery{
 		Kind: key.Kind, Tenant: key.Tenant, Name: key.Name, Version: key.Version, Page: agent.Page{Size: defaultPage},
 	})
@@ -163,48 +158,46 @@ func (g *Gateway) listHistory(ctx context.Context, caller identity, q agent.Hist
 		return agent.HistoryPage{}, err
 	}
 	q.Tenant = tenant
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	page, err := g.cfg.Documents.History(ctx, q)
-	page.Entries = filterAllowed(caller, agent.ActionCatalogRead, page.Entries, func(e *agent.AuditEntry) string { return scopeName(e.DocumentKey) })
+	page.Entries = orEmpty(filterAllowed(caller, agent.ActionCatalogRead, page.Entries, func(e *agent.AuditEntry) string {
+		return scopeName(e.DocumentKey)
+	}))
 	return page, err
 }
 
-// status returns the state of the catalog. Only callers of every tenant see the faults and the counts of all documents.
+// status returns the state of the catalog. Only callers of every tenant see faults, details and counts.
 func (g *Gateway) status(ctx context.Context, caller identity) agent.CatalogStatus {
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
-	now := g.cfg.Documents.Status(ctx)
+	full := g.cfg.Documents.Status(ctx)
 	if !caller.isOfOneTenant() {
-		return now
+		return full
 	}
-	own := agent.CatalogStatus{Revision: now.Revision, LoadedAt: now.LoadedAt}
-	for _, s := range now.Sources {
-		own.Sources = append(own.Sources, agent.SourceStatus{Name: s.Name, OK: s.OK, At: s.At})
+	public := agent.CatalogStatus{Revision: full.Revision, LoadedAt: full.LoadedAt}
+	for _, s := range full.Sources {
+		public.Sources = append(public.Sources, agent.SourceStatus{Name: s.Name, OK: s.OK, At: s.At})
 	}
-	return own
+	return public
 }
 
-// planOf returns the plan of a hash, or without one that of an agent.
-func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, name string) (body []byte, planHash string, err error) {
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
-	if hash != "" {
-		if !hashPattern.MatchString(hash) {
-			return nil, "", agent.Errorf(agent.CodeNotFound, "", "there is no plan %.140q: want sha256: and 64 hex digits", hash)
-		}
-		body, err = g.cfg.Agents.PlanBody(ctx, hash)
-		if agent.CodeOf(err) == agent.CodeNotFound {
-			err = noPlan(hash) // with this text, whatever the reason
-		}
-		if err == nil {
-			err = caller.allowPlan(hash, body)
-		}
-		if err != nil {
-			return nil, "", err
-		}
-		return body, hash, nil
+// plan returns the plan of a hash.
+func (g *Gateway) plan(ctx context.Context, caller identity, hash string) (body []byte, err error) {
+	if !hashPattern.MatchString(hash) {
+		return nil, agent.Errorf(agent.CodeNotFound, "", "there is no plan %.140q: want sha256: and 64 hex digits", hash)
 	}
+	body, err = g.cfg.Agents.PlanBody(ctx, hash)
+	if agent.CodeOf(err) == agent.CodeNotFound {
+		err = noPlan(hash) // the same text as for a plan of another tenant
+	}
+	if err == nil {
+		err = caller.allowPlan(hash, body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
+// agentPlan returns the current plan of an agent with its hash.
+func (g *Gateway) agentPlan(ctx context.Context, caller identity, tenant, name string) (body []byte, hash string, err error) {
 	if tenant, err = caller.catalogTenant(tenant); err != nil {
 		return nil, "", err
 	}
@@ -217,27 +210,27 @@ func (g *Gateway) planOf(ctx context.Context, caller identity, hash, tenant, nam
 	return g.cfg.Agents.AgentPlan(ctx, tenant, name)
 }
 
-// allowPlan returns an error unless the caller may read the agent of a plan. Another tenant's plan is not found.
+// allowPlan returns nil if the caller may read the agent of a plan. A plan of another tenant is not found.
 func (c identity) allowPlan(hash string, body []byte) error {
-	var of struct {
-		Tenant string `json:"tenant"`
-		Agent  string `json:"agent"`
-	}
 	if !c.isOfOneTenant() && c.principal.MayAll(agent.ActionCatalogRead) {
 		return nil
 	}
-	err := json.Unmarshal(body, &of)
-	if err != nil || (c.isOfOneTenant() && of.Tenant != c.tenant && of.Tenant != agent.SharedTenant) {
+	var plan struct {
+		Tenant string `json:"tenant"`
+		Agent  string `json:"agent"`
+	}
+	err := json.Unmarshal(body, &plan)
+	if err != nil || (c.isOfOneTenant() && plan.Tenant != c.tenant && plan.Tenant != agent.SharedTenant) {
 		return noPlan(hash)
 	}
-	return c.allow(agent.ActionCatalogRead, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: of.Agent}))
+	return c.allow(agent.ActionCatalogRead, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: plan.Agent}))
 }
 
 func noPlan(hash string) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no plan %q", hash)
 }
 
-// watch checks a query for the stream of the catalog and opens it. It lasts until ctx ends.
+// watch returns the changes of the catalog that a query asks for, until ctx ends.
 func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery) (iter.Seq2[agent.CatalogEvent, error], error) {
 	tenant, err := caller.catalogTenant(q.Tenant)
 	if err != nil {
@@ -247,9 +240,8 @@ func (g *Gateway) watch(ctx context.Context, caller identity, q agent.WatchQuery
 	return g.cfg.Agents.Watch(ctx, q), nil
 }
 
-// explain says which agent would answer a request through a door, and why.
+// explain returns which agent would answer a request through a door, and why. It checks the request as that of a turn.
 func (g *Gateway) explain(ctx context.Context, caller identity, door string, r agent.RouteContext) (agent.RouteDecision, error) {
-	// What a turn would be checked for, with a message that passes.
 	turn := agent.TurnRequest{Agent: r.Agent, SessionID: r.SessionID, Message: "-", Context: r.InvocationContext}
 	if err := cmp.Or(caller.setCaller(&turn), checkText("channel", r.Channel, maxText)); err != nil {
 		return agent.RouteDecision{}, err
@@ -258,7 +250,5 @@ func (g *Gateway) explain(ctx context.Context, caller identity, door string, r a
 		return agent.RouteDecision{}, err
 	}
 	r.InvocationContext, r.Channel = turn.Context, cmp.Or(r.Channel, door)
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	return g.cfg.Agents.Route(ctx, r)
 }

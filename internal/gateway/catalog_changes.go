@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// allowWrite refuses a change of a document that the caller may not change. Shared documents are for credentials of every tenant.
+// allowWrite returns nil if the caller may change a document. Only credentials of every tenant may change shared documents.
 func (c identity) allowWrite(k agent.DocumentKey) error {
 	if c.isOfOneTenant() && k.Tenant != c.tenant {
 		c.audit(agent.AuditDenied, agent.ActionCatalogWrite, scopeName(k), nil)
@@ -17,14 +17,14 @@ func (c identity) allowWrite(k agent.DocumentKey) error {
 	return c.allow(agent.ActionCatalogWrite, scopeName(k))
 }
 
-// apply changes the catalog; files is the field that holds the manifests.
-func (g *Gateway) apply(ctx context.Context, caller identity, files string, r agent.ApplyRequest) (agent.ApplyResult, error) {
+// apply changes the catalog. filesField is the name of the field of the manifests in errors.
+func (g *Gateway) apply(ctx context.Context, caller identity, filesField string, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	r.Source = agent.SourceAPI
-	if err := checkApply(files, &r); err != nil {
+	if err := checkApply(filesField, &r); err != nil {
 		return agent.ApplyResult{}, err
 	}
 	for i := range r.Delete {
-		key, err := caller.documentKey(r.Delete[i])
+		key, err := caller.completeKey(r.Delete[i])
 		if err == nil && key.Kind == agent.KindNode && key.Version == "" {
 			err = agent.Invalid("version", "is empty: which one?")
 		}
@@ -37,8 +37,6 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 	for i := range r.Files {
 		r.Files[i].Tenant = caller.tenant
 	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	if err := g.allowApply(ctx, caller, &r); err != nil {
 		return agent.ApplyResult{}, err
 	}
@@ -57,8 +55,8 @@ func (g *Gateway) apply(ctx context.Context, caller identity, files string, r ag
 	return result, err
 }
 
-// allowApply returns a denied error unless the caller may write every document of a request. Only the catalog can read from manifests which
-// documents these are, so it does a dry run, except for a caller who may write everything. A change in between is a conflict.
+// allowApply returns nil if the caller may write every document of a request. It does a dry run to learn which documents these are, unless the
+// caller may write all documents. It sets BaseRevision, so that a change after the dry run is a conflict.
 func (g *Gateway) allowApply(ctx context.Context, caller identity, r *agent.ApplyRequest) error {
 	if !caller.isOfOneTenant() && caller.principal.MayAll(agent.ActionCatalogWrite) {
 		return nil
@@ -85,19 +83,19 @@ func (g *Gateway) allowApply(ctx context.Context, caller identity, r *agent.Appl
 	return nil
 }
 
-func checkApply(files string, r *agent.ApplyRequest) error {
+func checkApply(filesField string, r *agent.ApplyRequest) error {
 	switch {
 	case len(r.Files) == 0 && len(r.Delete) == 0 && !r.Prune:
-		return agent.Invalid(files, "is empty: there is nothing to do")
+		return agent.Invalid(filesField, "is empty: there is nothing to do")
 	case len(r.Files) > maxManifests:
-		return agent.Invalid(files, "are %d, at most %d", len(r.Files), maxManifests)
+		return agent.Invalid(filesField, "are %d, at most %d", len(r.Files), maxManifests)
 	case len(r.Delete) > maxDeletes:
 		return agent.Invalid("delete", "are %d, at most %d", len(r.Delete), maxDeletes)
 	case r.BaseRevision < 0:
 		return agent.Invalid("base_revision", "want 0 or more, got %d", r.BaseRevision)
 	}
 	for i := range r.Files {
-		if err := checkLine(fmt.Sprintf("%s[%d].name", files, i), r.Files[i].Name, maxToken); err != nil {
+		if err := checkLine(fmt.Sprintf("%s[%d].name", filesField, i), r.Files[i].Name, maxToken); err != nil {
 			return err
 		}
 	}
@@ -115,8 +113,6 @@ func (g *Gateway) publish(ctx context.Context, caller identity, tenant, name, by
 	if err := caller.allowWrite(agent.DocumentKey{Kind: agent.KindAgent, Tenant: tenant, Name: name}); err != nil {
 		return agent.AgentInfo{}, err
 	}
-	ctx, cancel := g.bounded(ctx)
-	defer cancel()
 	info, err := g.cfg.Documents.Publish(ctx, tenant, name, caller.actor(by))
 	caller.auditChange(agent.ActionCatalogWrite, scopeName(agent.DocumentKey{Kind: agent.KindAgent, Name: name}), facts{"publish": true}, err)
 	return info, err

@@ -21,8 +21,8 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// catalogEvents reads the stream of a catalog, past the retry hint.
-func catalogEvents(t *testing.T, body io.Reader) func() (id string, e agent.CatalogEvent) {
+// catalogEventReader returns a function that reads the next event of a catalog stream.
+func catalogEventReader(t *testing.T, body io.Reader) func() (id string, e agent.CatalogEvent) {
 	t.Helper()
 	next := gatewaytest.Frames(t, body)
 	next()
@@ -35,29 +35,29 @@ func catalogEvents(t *testing.T, body io.Reader) func() (id string, e agent.Cata
 	}
 }
 
-func agentNamed(tenant, name string) agent.CatalogEvent {
+func agentEvent(tenant, name string) agent.CatalogEvent {
 	return agent.CatalogEvent{Agents: []agent.AgentInfo{{Tenant: tenant, Name: name}}}
 }
 
 func TestCatalogStream(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	resp := d.follow(t.Context(), "/v1/catalog/stream")
 	require.Equal(t, "text/event-stream", resp.Header.Get("Content-Type"))
-	next := catalogEvents(t, resp.Body)
+	next := catalogEventReader(t, resp.Body)
 	id, e := next()
 	require.Equal(t, "1", id)
 	require.True(t, e.Snapshot)
 	require.Len(t, e.Nodes, 3)
 	require.Len(t, e.Agents, 2, "not the one of another tenant")
 
-	d.catalog.Change(agentNamed("default", "new"))
+	d.catalog.Change(agentEvent("default", "new"))
 	id, e = next()
 	require.Equal(t, "2", id)
 	require.False(t, e.Snapshot)
 	require.Equal(t, "new", e.Agents[0].Name)
 	require.Equal(t, []agent.NodeInfo{}, e.Nodes)
-	d.catalog.Change(agentNamed("acme", "hidden")) // revision 3 says nothing to this reader
+	d.catalog.Change(agentEvent("acme", "hidden")) // revision 3 has no event for this client
 	gone := agent.RemovedEntry{Kind: agent.KindAgent, Tenant: "default", Name: "new"}
 	d.catalog.Change(agent.CatalogEvent{Removed: []agent.RemovedEntry{gone}})
 	id, e = next()
@@ -65,23 +65,23 @@ func TestCatalogStream(t *testing.T) {
 	require.Equal(t, []agent.RemovedEntry{gone}, e.Removed)
 	require.Empty(t, e.Agents)
 
-	// Whoever was away sees what changed meanwhile as one event; the header wins over the parameter.
+	// A client that resumes gets all changes since as one event. The header overrides the parameter.
 	for path, header := range map[string][]string{"/v1/catalog/stream?after=1": nil, "/v1/catalog/stream?after=0": {"Last-Event-ID", "1"}} {
-		id, e = catalogEvents(t, d.follow(t.Context(), path, header...).Body)()
+		id, e = catalogEventReader(t, d.follow(t.Context(), path, header...).Body)()
 		require.Equal(t, "4", id)
 		require.False(t, e.Snapshot)
 		require.Equal(t, []agent.RemovedEntry{gone}, e.Removed)
 	}
 	d.catalog.Forget(3)
-	_, e = catalogEvents(t, d.follow(t.Context(), "/v1/catalog/stream?after=1&tenant=*").Body)()
+	_, e = catalogEventReader(t, d.follow(t.Context(), "/v1/catalog/stream?after=1&tenant=*").Body)()
 	require.True(t, e.Snapshot, "revision 1 is forgotten: everything again")
 	require.Len(t, e.Agents, 4)
-	_, e = catalogEvents(t, d.follow(t.Context(), "/v1/catalog/stream", "Turnstone-Tenant", "acme").Body)()
+	_, e = catalogEventReader(t, d.follow(t.Context(), "/v1/catalog/stream", "Turnstone-Tenant", "acme").Body)()
 	require.Len(t, e.Agents, 3)
 }
 
 func TestCatalogStreamOnTheWire(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
 	next := gatewaytest.Frames(t, d.follow(t.Context(), "/v1/catalog/stream").Body)
 	for _, want := range []string{
 		"retry: 1000\n", "id: 1\nevent: catalog\n" + `data: {"revision":1,"snapshot":true,"nodes":[],"agents":[],"removed":[]}` + "\n", ":\n", ":\n",
@@ -93,7 +93,7 @@ func TestCatalogStreamOnTheWire(t *testing.T) {
 }
 
 func TestCatalogStreamCountsAndEndsAsOthersDo(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	d.follow(ctx, "/v1/catalog/stream")
 	require.Equal(t, 429, d.send("GET", "/v1/catalog/stream", "").status)
@@ -119,13 +119,13 @@ func TestCatalogStreamCountsAndEndsAsOthersDo(t *testing.T) {
 }
 
 func TestSlowCatalogReaderStallsOnlyItself(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	slow := d.follow(t.Context(), "/v1/catalog/stream")
 	quick, err := pb.NewCatalogClient(d.dial()).StreamCatalog(t.Context(), &pb.StreamCatalogRequest{})
 	require.NoError(t, err)
 	_, err = quick.Recv()
 	require.NoError(t, err)
-	// All changes together are more than the buffers between it and us hold; the quick one sees each.
+	// All changes together are larger than the buffers of the connection.
 	const changes = 24
 	for i := range changes {
 		d.catalog.Change(agent.CatalogEvent{Agents: []agent.AgentInfo{{Name: "big", Description: fmt.Sprint(i) + strings.Repeat("x", 1<<20)}}})
@@ -133,7 +133,7 @@ func TestSlowCatalogReaderStallsOnlyItself(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, i+2, e.GetRevision())
 	}
-	next, events, last := catalogEvents(t, slow.Body), 0, agent.CatalogEvent{}
+	next, events, last := catalogEventReader(t, slow.Body), 0, agent.CatalogEvent{}
 	for last.Revision < changes+1 {
 		_, last = next()
 		events++
@@ -143,7 +143,7 @@ func TestSlowCatalogReaderStallsOnlyItself(t *testing.T) {
 }
 
 func TestSlowGRPCCatalogReaderMissesNoState(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	stub := pb.NewCatalogClient(d.dial())
 	slow, err := stub.StreamCatalog(t.Context(), &pb.StreamCatalogRequest{Tenant: "*"})
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestSlowGRPCCatalogReaderMissesNoState(t *testing.T) {
 }
 
 func TestStreamCatalogFaults(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	stub := pb.NewCatalogClient(d.dial())
 	for field, r := range map[string]*pb.StreamCatalogRequest{"after_revision": {AfterRevision: -1}, "tenant": {Tenant: "a b"}} {
 		_, err := receive(stub.StreamCatalog(t.Context(), r))

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	utf "unicode/utf8"
+	"unicode/utf8"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
@@ -20,7 +20,7 @@ func checkKind(k agent.Kind) error {
 	return agent.Invalid("kind", "want one of %s, got %.60q", strings.Join(all, ", "), k)
 }
 
-// checkName refuses a name that is neither empty nor valid.
+// checkName returns an error unless a name is empty or valid.
 func checkName(field, value string) error {
 	if value != "" && !agent.ValidName(value) {
 		return agent.Invalid(field, "want 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -28,12 +28,12 @@ func checkName(field, value string) error {
 	return nil
 }
 
-// checkText refuses text that is too long, holds control characters or is not UTF-8.
+// checkText returns an error if text is too long, holds control characters or is not UTF-8.
 func checkText(field, text string, maxBytes int) error {
 	switch {
 	case len(text) > maxBytes:
 		return agent.Invalid(field, "is %d bytes, at most %d", len(text), maxBytes)
-	case !utf.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' }):
 		return agent.Invalid(field, "holds control characters or is not UTF-8")
 	}
 	return nil
@@ -62,7 +62,7 @@ func checkLabels(field string, labels map[string]string) error {
 	return nil
 }
 
-// parsePage returns the page of a size, 0 for the default, and a token.
+// parsePage returns a page. Size 0 means the default.
 func parsePage(size int64, token string) (agent.Page, error) {
 	if size < 0 || size > maxPageSize {
 		return agent.Page{}, agent.Invalid("page_size", "want 1 to %d, got %d", maxPageSize, size)

@@ -10,43 +10,43 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Codec is the port that reads and writes payloads of histories that are encrypted or stored elsewhere, for the Web UI and the temporal command
-// line. Bodies and answers are temporal.api.common.v1.Payloads in JSON; errors name the payload and hold none of its content.
+// Codec is the port that encodes and decodes payloads of histories for the Web UI and the temporal command line. Payloads may be encrypted or
+// stored outside the history. Bodies and results are temporal.api.common.v1.Payloads in JSON. Errors name the payload, not its content.
 type Codec interface {
 	EncodeJSON(ctx context.Context, body []byte) ([]byte, error)
 	DecodeJSON(ctx context.Context, body []byte, keepReferences bool) ([]byte, error)
 	DownloadJSON(ctx context.Context, body []byte) ([]byte, error)
-	// Stores reports whether payloads may be stored elsewhere; otherwise there is no /codec/download.
+	// Stores reports whether payloads may be stored outside the history. Otherwise there is no /codec/download.
 	Stores() bool
 }
 
 const pathCodec = "/codec/"
 
-// maxCodecCalls bounds the requests that are worked on at once: each may hold as much as a codec fetches.
+// maxCodecCalls is the maximum number of concurrent codec calls. Each holds its payloads in memory.
 const maxCodecCalls = 8
 
-// webUIHeaders are the headers that the Web UI sends besides Authorization and Content-Type.
+// webUIHeaders are the headers that the Web UI sends in addition to Authorization and Content-Type.
 const webUIHeaders = "Authorization-Extras, X-Namespace"
 
-// routeCodec registers the protocol of Temporal's remote codecs. Histories hold the messages of every tenant, so a caller must be allowed
-// everything, for every tenant. Only pages of the Web UI's origins may call, whatever else the gateway allows.
+// routeCodec registers the paths of Temporal's remote codec protocol. They are for operators only, because histories hold the messages of every
+// tenant. Of all pages, only those of the Web UI's origins may call them.
 func (s *httpServer) routeCodec() {
-	places := make(chan struct{}, maxCodecCalls)
+	slots := make(chan struct{}, maxCodecCalls)
 	route := func(name string, convert func(c *Call, body []byte) ([]byte, error)) {
-		handle := func(c *Call) (any, error) { return s.convertPayloads(c, places, convert) }
-		s.route(pathCodec+name, methods{http.MethodPost: requires(s.answer(tenantEither, handle), agent.ActionTurnsRead)})
+		handle := func(c *Call) (any, error) { return s.convertPayloads(c, slots, convert) }
+		s.route(pathCodec+name, methods{http.MethodPost: requires(s.answer(tenantHeaderFirst, handle), agent.ActionTurnsRead)})
 	}
-	route("encode", func(c *Call, body []byte) ([]byte, error) { return s.cfg.Codec.EncodeJSON(c.bounded(), body) })
+	route("encode", func(c *Call, body []byte) ([]byte, error) { return s.cfg.Codec.EncodeJSON(c.callContext(), body) })
 	route("decode", func(c *Call, body []byte) ([]byte, error) {
-		// preserveStorageRefs is how the Web UI asks for references instead of their content.
-		return s.cfg.Codec.DecodeJSON(c.bounded(), body, strings.EqualFold(c.r.URL.Query().Get("preserveStorageRefs"), "true"))
+		// With preserveStorageRefs the Web UI asks for references instead of their content.
+		return s.cfg.Codec.DecodeJSON(c.callContext(), body, strings.EqualFold(c.r.URL.Query().Get("preserveStorageRefs"), "true"))
 	})
 	if s.cfg.Codec.Stores() {
-		route("download", func(c *Call, body []byte) ([]byte, error) { return s.cfg.Codec.DownloadJSON(c.bounded(), body) })
+		route("download", func(c *Call, body []byte) ([]byte, error) { return s.cfg.Codec.DownloadJSON(c.callContext(), body) })
 	}
 }
 
-func (s *httpServer) convertPayloads(c *Call, places chan struct{}, convert func(c *Call, body []byte) ([]byte, error)) (any, error) {
+func (s *httpServer) convertPayloads(c *Call, slots chan struct{}, convert func(c *Call, body []byte) ([]byte, error)) (any, error) {
 	if err := s.checkWebUI(c); err != nil {
 		return nil, err
 	}
@@ -58,17 +58,17 @@ func (s *httpServer) convertPayloads(c *Call, places chan struct{}, convert func
 		return nil, err
 	}
 	select {
-	case places <- struct{}{}:
-		defer func() { <-places }()
-	case <-c.bounded().Done():
-		return nil, agent.Interrupted(c.bounded(), "wait for other requests")
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
+	case <-c.callContext().Done():
+		return nil, agent.Interrupted(c.callContext(), "wait for other requests")
 	}
 	converted, err := convert(c, body)
 	return json.RawMessage(converted), err
 }
 
-// checkWebUI refuses pages that are not the Web UI's. The gateway may have told the browser that any page may see the answer; this answer is
-// for one origin.
+// checkWebUI returns an error if the request is from a page that is not the Web UI's. It sets Access-Control-Allow-Origin to the one origin that
+// may see the response.
 func (s *httpServer) checkWebUI(c *Call) error {
 	h := c.w.Header()
 	for _, origin := range c.r.Header.Values("Origin") {
@@ -81,14 +81,14 @@ func (s *httpServer) checkWebUI(c *Call) error {
 	return nil
 }
 
-// checkOperator refuses a caller who is not allowed everything, for every tenant.
+// checkOperator returns an error unless the caller may do everything, for every tenant.
 func (c *Call) checkOperator() error {
 	p := c.Principal()
 	switch {
 	case p.Trusted():
 		return nil
 	case p.Tenant != agent.AnyTenant:
-		return agent.Errorf(agent.CodeDenied, "", "payloads are for credentials of every tenant: histories hold what all of them have said")
+		return agent.Errorf(agent.CodeDenied, "", "payloads are for credentials of every tenant, because histories hold the messages of all of them")
 	case !p.Covers("*"):
 		return agent.Errorf(agent.CodeDenied, "", "payloads are for credentials that may do everything: their scope is *")
 	}

@@ -28,9 +28,9 @@ import (
 
 const ui = "http://127.0.0.1:8233"
 
-// openCodec returns a gateway with a codec.
-func openCodec(t *testing.T, c gateway.Codec, change func(*gateway.Config)) *door {
-	return open(t, func(cfg *gateway.Config) {
+// startWithCodec starts a gateway with a codec.
+func startWithCodec(t *testing.T, c gateway.Codec, change func(*gateway.Config)) *testGateway {
+	return startGateway(t, func(cfg *gateway.Config) {
 		cfg.Codec, cfg.CodecOrigins = c, []string{ui, "https://Temporal.example.com/"}
 		if change != nil {
 			change(cfg)
@@ -50,11 +50,11 @@ func newPayloadCodec(t *testing.T) *payloads.Codec {
 	return c
 }
 
-// TestRemoteCodec is the SDK's own client of the protocol, which the temporal command line uses too.
+// The SDK's client of the protocol, which the temporal command line also uses, encodes and decodes payloads.
 func TestRemoteCodec(t *testing.T) {
 	c := newPayloadCodec(t)
 	core, logs := observer.New(zap.DebugLevel)
-	h := openCodec(t, c, func(cfg *gateway.Config) {
+	h := startWithCodec(t, c, func(cfg *gateway.Config) {
 		cfg.Logger, cfg.Auth = zap.New(core), gatewaytest.Credentials{"ops-key": gatewaytest.Caller(agent.AnyTenant, "ops", "*")}
 	})
 	remote := converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{
@@ -88,17 +88,17 @@ func TestRemoteCodec(t *testing.T) {
 	require.Positive(t, logs.Len())
 }
 
-// codecLog is a codec that returns what it was asked.
-type codecLog struct {
+// fakeCodec is a codec that returns the name of the called method and the body.
+type fakeCodec struct {
 	stores  bool
 	fault   error
 	answer  string
-	entered chan struct{} // one for each call that has begun; nil: nobody counts
-	hold    chan struct{} // calls wait for it
+	entered chan struct{} // gets an entry for each call; may be nil
+	hold    chan struct{} // if entered is set, calls wait until it is closed
 	calls   atomic.Int32
 }
 
-func (d *codecLog) do(ctx context.Context, what string, body []byte) ([]byte, error) {
+func (d *fakeCodec) do(ctx context.Context, what string, body []byte) ([]byte, error) {
 	d.calls.Add(1)
 	if d.entered != nil {
 		d.entered <- struct{}{}
@@ -113,25 +113,25 @@ func (d *codecLog) do(ctx context.Context, what string, body []byte) ([]byte, er
 	return []byte(`{"did":"` + what + `","bytes":"` + base64.StdEncoding.EncodeToString(body) + `"}`), d.fault
 }
 
-func (d *codecLog) EncodeJSON(ctx context.Context, body []byte) ([]byte, error) {
+func (d *fakeCodec) EncodeJSON(ctx context.Context, body []byte) ([]byte, error) {
 	return d.do(ctx, "encode", body)
 }
 
-func (d *codecLog) DecodeJSON(ctx context.Context, body []byte, keep bool) ([]byte, error) {
+func (d *fakeCodec) DecodeJSON(ctx context.Context, body []byte, keep bool) ([]byte, error) {
 	if keep {
 		return d.do(ctx, "decode, keep", body)
 	}
 	return d.do(ctx, "decode", body)
 }
 
-func (d *codecLog) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
+func (d *fakeCodec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
 	return d.do(ctx, "download", body)
 }
 
-func (d *codecLog) Stores() bool { return d.stores }
+func (d *fakeCodec) Stores() bool { return d.stores }
 
 func TestCodecPaths(t *testing.T) {
-	h := openCodec(t, &codecLog{stores: true}, nil)
+	h := startWithCodec(t, &fakeCodec{stores: true}, nil)
 	for path, want := range map[string]string{
 		"/codec/encode": "encode", "/codec/decode": "decode", "/codec/download": "download",
 		"/codec/decode?preserveStorageRefs=true": "decode, keep", "/codec/decode?preserveStorageRefs=false": "decode",
@@ -146,14 +146,14 @@ func TestCodecPaths(t *testing.T) {
 	res := h.send(http.MethodGet, "/codec/decode", "")
 	require.Equal(t, http.StatusMethodNotAllowed, res.status)
 
-	without := openCodec(t, &codecLog{}, nil)
+	without := startWithCodec(t, &fakeCodec{}, nil)
 	res = without.send(http.MethodPost, "/codec/download", "x")
 	require.Equal(t, http.StatusNotFound, res.status, "by this the Web UI knows that there is no storage")
 }
 
 func TestCodecIsForOperators(t *testing.T) {
-	c := &codecLog{stores: true}
-	h := openCodec(t, c, func(cfg *gateway.Config) {
+	c := &fakeCodec{stores: true}
+	h := startWithCodec(t, c, func(cfg *gateway.Config) {
 		cfg.Auth = gatewaytest.Credentials{
 			"ops":     gatewaytest.Caller(agent.AnyTenant, "ops", "*"),
 			"reader":  gatewaytest.Caller(agent.AnyTenant, "reader", "turns.*", "audit.read"),
@@ -181,8 +181,8 @@ func TestCodecIsForOperators(t *testing.T) {
 
 func TestCodecIsForTheWebUI(t *testing.T) {
 	for name, allowed := range map[string][]string{"default": nil, "listed": {"https://temporal.example.com", "https://app.example.com"}, "any": {"*"}} {
-		c := &codecLog{}
-		h := openCodec(t, c, func(cfg *gateway.Config) { cfg.AllowedOrigins = allowed })
+		c := &fakeCodec{}
+		h := startWithCodec(t, c, func(cfg *gateway.Config) { cfg.AllowedOrigins = allowed })
 		for origin, want := range map[string]int{
 			ui: http.StatusOK, "http://127.0.0.1:8234": http.StatusForbidden, "https://127.0.0.1:8233": http.StatusForbidden,
 			"http://localhost:8233": http.StatusForbidden, "https://app.example.com": http.StatusForbidden, "null": http.StatusForbidden,
@@ -199,7 +199,7 @@ func TestCodecIsForTheWebUI(t *testing.T) {
 			require.Empty(t, res.header.Get("Access-Control-Allow-Origin"), "%s: %s may see nothing", name, origin)
 		}
 	}
-	h := openCodec(t, &codecLog{}, func(cfg *gateway.Config) { cfg.AllowedOrigins = []string{"https://temporal.example.com"} })
+	h := startWithCodec(t, &fakeCodec{}, func(cfg *gateway.Config) { cfg.AllowedOrigins = []string{"https://temporal.example.com"} })
 	res := h.send(http.MethodPost, "/codec/decode", "x", "Origin", "https://temporal.example.com")
 	require.Equal(t, http.StatusOK, res.status)
 }
@@ -215,24 +215,24 @@ func TestCodecFaults(t *testing.T) {
 		{agent.FieldErrorf(agent.CodeOverflow, "payloads", "too many"), http.StatusRequestEntityTooLarge, "too many"},
 		{errors.New("the secret"), http.StatusInternalServerError, "internal"},
 	} {
-		h := openCodec(t, &codecLog{fault: test.fault}, nil)
+		h := startWithCodec(t, &fakeCodec{fault: test.fault}, nil)
 		res := h.send(http.MethodPost, "/codec/decode", "x")
 		require.Equal(t, test.status, res.status)
 		require.Contains(t, string(res.body), test.says)
 		require.NotContains(t, string(res.body), "secret")
 	}
-	c := &codecLog{}
-	h := openCodec(t, c, func(cfg *gateway.Config) { cfg.Limits.BodyBytes = 1000 })
+	c := &fakeCodec{}
+	h := startWithCodec(t, c, func(cfg *gateway.Config) { cfg.Limits.BodyBytes = 1000 })
 	res := h.send(http.MethodPost, "/codec/decode", strings.Repeat("x", 1001))
 	require.Equal(t, http.StatusRequestEntityTooLarge, res.status)
 	require.Zero(t, c.calls.Load())
 }
 
-// TestCodecBoundsCalls fills all places. One more request waits until its time is up.
+// At the maximum number of concurrent calls, a further request waits until its deadline.
 func TestCodecBoundsCalls(t *testing.T) {
 	const places = 8
-	c := &codecLog{entered: make(chan struct{}, places+1), hold: make(chan struct{})}
-	h := openCodec(t, c, func(cfg *gateway.Config) { cfg.Limits.CallTimeout = time.Minute })
+	c := &fakeCodec{entered: make(chan struct{}, places+1), hold: make(chan struct{})}
+	h := startWithCodec(t, c, func(cfg *gateway.Config) { cfg.Limits.CallTimeout = time.Minute })
 	type outcome struct {
 		status int
 		err    error
@@ -269,10 +269,10 @@ func TestCodecBoundsCalls(t *testing.T) {
 	require.Equal(t, http.StatusOK, h.send(http.MethodPost, "/codec/decode", "x").status, "places are given back")
 }
 
-// TestCodecPreflight asks as a browser does for the Web UI, of a gateway that allows other pages or none.
+// The Web UI's origins may call the codec, whatever other origins are allowed.
 func TestCodecPreflight(t *testing.T) {
 	for _, allowed := range [][]string{nil, {"https://app.example.com"}, {"*"}} {
-		h := openCodec(t, &codecLog{}, func(cfg *gateway.Config) {
+		h := startWithCodec(t, &fakeCodec{}, func(cfg *gateway.Config) {
 			cfg.AllowedOrigins, cfg.Auth = allowed, gatewaytest.Credentials{"ops": gatewaytest.Caller(agent.AnyTenant, "ops", "*")}
 		})
 		ask := func(path, origin string) answer {
@@ -299,7 +299,7 @@ func TestCodecPreflight(t *testing.T) {
 		require.Equal(t, http.StatusNoContent, res.status, "other paths are as ever")
 		require.NotContains(t, res.header.Get("Access-Control-Allow-Headers"), "X-Namespace")
 	}
-	h := openCodec(t, &codecLog{}, func(cfg *gateway.Config) { cfg.AllowedOrigins = []string{"https://app.example.com"} })
+	h := startWithCodec(t, &fakeCodec{}, func(cfg *gateway.Config) { cfg.AllowedOrigins = []string{"https://app.example.com"} })
 	res := h.send(http.MethodGet, "/health", "", "Origin", "https://temporal.example.com")
 	require.Equal(t, http.StatusForbidden, res.status, "the Web UI's pages may call the codec and nothing else")
 }

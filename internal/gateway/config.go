@@ -16,10 +16,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Config is what a gateway needs. Zero durations and counts take the defaults of [Limits].
+// Config is the configuration of a gateway. Zero limits mean the defaults of [Limits].
 type Config struct {
 	HTTPAddr string // host:port; port 0 takes a free one; empty: no HTTP
-	GRPCAddr string // likewise for gRPC
+	GRPCAddr string // the same for gRPC
 
 	Ports
 
@@ -28,28 +28,29 @@ type Config struct {
 	Logger  *zap.Logger  // nil: silent
 	Version string       // shown by GET /health
 
-	// Auth identifies callers; nil: there is no authentication, and whoever can connect may do everything.
+	// Auth identifies callers. If it is nil there is no authentication, and everybody who can connect may do everything.
 	Auth access.Authenticator
 
-	// Trace goes around every HTTP request, authentication included, and finds its route in the request's Pattern; nil: nothing does.
+	// Trace, if not nil, is middleware for every HTTP request, including those that are refused. It finds the route in the request's Pattern.
 	// ServerOptions do the same for gRPC.
 	Trace         func(http.Handler) http.Handler
 	ServerOptions []grpc.ServerOption
 
 	HTTPTLS *tls.Config // nil: HTTP without TLS
-	GRPCTLS *tls.Config // likewise for gRPC; with certificates of clients where it asks for them
+	GRPCTLS *tls.Config // nil: gRPC without TLS
 
-	// AllowedHosts are names besides the loopback ones that a request's Host may carry, without port; "*" allows every one.
-	// AllowedOrigins are origins (scheme://host[:port]) besides those, "*" likewise. Both guard a gateway without authentication
-	// against pages of foreign sites; with authentication any Host will do, and pages of these origins may call (CORS).
+	// AllowedHosts are the names, without port, that the Host header may have besides those of loopback addresses; "*" allows all. The Host
+	// header is checked only without authentication, to protect the gateway from pages of foreign sites.
+	// AllowedOrigins are the origins (scheme://host[:port]) whose pages may call, besides pages of this host and of loopback addresses; "*"
+	// allows all.
 	AllowedHosts   []string
 	AllowedOrigins []string
 
 	Limits Limits
 }
 
-// Ports are the parts of the system that the gateway serves, one for each resource. Their errors are [agent.Error]s; the text of any other
-// error is not shown to callers. All methods return soon after ctx ends.
+// Ports are the parts of the system that the gateway serves, one for each resource. Their errors are [agent.Error]s; callers do not see the text
+// of other errors. All methods return soon after ctx ends.
 type Ports struct {
 	// Required.
 	Turns      Turns
@@ -66,7 +67,7 @@ type Ports struct {
 	Doctor     Doctor
 	Health     HealthChecker
 
-	// The paths of those that are nil do not exist.
+	// Optional. Without a port there are no paths for it.
 	Keys      Keys
 	Audit     Audit
 	Schedules Schedules
@@ -77,16 +78,15 @@ type Ports struct {
 	Codec     Codec
 
 	SchedulePlans SchedulePlans // required with Schedules
-	LinkChannels  []LinkChannel // whose chats can be linked
-	CodecOrigins  []string      // of the Web UI, scheme://host[:port] as a browser sends them
+	LinkChannels  []LinkChannel // the channels whose chats can be linked
+	CodecOrigins  []string      // the origins of the Web UI, scheme://host[:port]
 }
 
-// missing lists the required ports that are nil.
+// missing returns an error for each required port that is nil.
 func (p *Ports) missing() []error {
 	var faults []error
 	for name, isMissing := range map[string]bool{
-		"turns": p.Turns == nil, "results": p.Results == nil, "sessions": p.Sessions == nil, "finder": p.Finder == nil,
-		"approvals": p.Approvals == nil,
+		"turns": p.Turns == nil, "results": p.Results == nil, "sessions": p.Sessions == nil, "finder": p.Finder == nil, "approvals": p.Approvals == nil,
 		"knowledge": p.Knowledge == nil, "workflows": p.Workflows == nil, "runs": p.Runs == nil, "composites": p.Composites == nil,
 		"agents": p.Agents == nil, "documents": p.Documents == nil, "doctor": p.Doctor == nil, "health": p.Health == nil,
 		"schedule plans": p.Schedules != nil && p.SchedulePlans == nil,
@@ -103,22 +103,22 @@ type Limits struct {
 	BodyBytes    int64         // of a request body or gRPC message; default 8 MiB
 	HeaderBytes  int           // of a request's headers; default 64 KiB
 	Connections  int           // of HTTP, in all; default 4,096
-	Streams      int           // followers and waiting requests, HTTP and gRPC together; default 2,000
+	Streams      int           // followers and waiting requests, of HTTP and gRPC together; default 2,000
 	ReadTimeout  time.Duration // for a request's headers, and again for its body; default 30 s
-	WriteTimeout time.Duration // until a client must have taken what was written; default 30 s
+	WriteTimeout time.Duration // for a client to read what was written; default 30 s
 	IdleTimeout  time.Duration // of a kept-alive connection; default 2 min
 	CallTimeout  time.Duration // of a call that does not wait for a turn; default 30 s
 	WaitTimeout  time.Duration // how long POST /v1/turns waits for the end of a turn before it answers 202; default 15 min
 	Heartbeat    time.Duration // between comments on an idle event stream; default 15 s
 	HealthEvery  time.Duration // between answers of the gRPC health watch; default 5 s
-	MessagePage  int           // most messages in one page; default 200
+	MessagePage  int           // maximum number of messages in a page; default 200
 	StreamBuffer int           // events read ahead of a slow follower; default 64
 	ResultPart   int           // bytes of one part of a gRPC result; default 256 KiB
 	UploadBytes  int64         // of a file for a knowledge collection; default 64 MiB
-	LongTimeout  time.Duration // of an upload with what is made of it, and of a run of the doctor; default 10 min
+	LongTimeout  time.Duration // of an upload with its processing, and of POST /v1/doctor; default 10 min
 }
 
-// setDefault sets a limit that is not set.
+// setDefault sets a limit that is not positive to its default.
 func setDefault[N ~int | ~int64](v *N, d N) {
 	if *v <= 0 {
 		*v = d
@@ -144,20 +144,20 @@ func (l *Limits) fill() {
 	setDefault(&l.LongTimeout, 10*time.Minute)
 }
 
-// validate fills in the defaults and lists every fault.
+// validate sets the defaults and returns an error that lists every fault.
 func (c *Config) validate() error {
 	faults := append(c.missing(), checkLinkChannels(c.LinkChannels))
 	if c.HTTPAddr == "" && c.GRPCAddr == "" {
 		faults = append(faults, errors.New("neither an HTTP nor a gRPC address is given"))
 	}
 	for _, o := range c.AllowedOrigins {
-		if _, err := parseOrigin(o); o != anything && err != nil {
+		if _, err := parseOrigin(o); o != wildcard && err != nil {
 			faults = append(faults, fmt.Errorf("allowed origin %q: %w", o, err))
 		}
 	}
 	c.CodecOrigins = slices.Clone(c.CodecOrigins)
 	for i, o := range c.CodecOrigins {
-		if o == "" || o == "null" || strings.Contains(o, anything) {
+		if o == "" || o == "null" || strings.Contains(o, wildcard) {
 			faults = append(faults, agent.Invalid("origins", "%q is the origin of no Web UI", o))
 		}
 		c.CodecOrigins[i] = strings.ToLower(strings.TrimSuffix(o, "/"))

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// What pages of other origins may send and see. Cookies are none of it: a page has to know a credential.
+// Headers that pages of other origins may send and read. Cookies are not allowed: a page must have a credential.
 const (
 	corsRequest = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Turnstone-On-Disconnect, " +
 		"Traceparent, Tracestate, Turnstone-Session-Id, Turnstone-Tenant, " +
@@ -19,26 +19,26 @@ const (
 	corsMaxAge = "600" // seconds
 )
 
-// setCORS tells a browser that a page of an allowed origin may see the answer; [guard.check] has let the request in.
+// setCORS sets the headers that let a page read the response. [guard.check] has checked its origin.
 func (g *guard) setCORS(h http.Header, r *http.Request, pathOrigins []string) {
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
 	if origin == "" {
 		return
 	}
-	if pathOrigins == nil && slices.Contains(g.origins, anything) {
-		origin = anything
+	if pathOrigins == nil && slices.Contains(g.origins, wildcard) {
+		origin = wildcard
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Expose-Headers", corsExpose)
 }
 
-// isPreflight reports whether a browser asks what a page may do.
+// isPreflight reports whether a request is a CORS preflight.
 func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Origin") != "" && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// preflight answers it. A browser sends no credential with that, so none is wanted; it tells no more than the documentation.
+// preflight answers a preflight request. It needs no credential, because browsers send none.
 func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	_, pattern := s.mux.Handler(withReference(r))
 	m, ok := s.paths[pattern]
@@ -53,13 +53,13 @@ func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Add("Vary", "Access-Control-Request-Method")
 	h.Add("Vary", "Access-Control-Request-Headers")
-	h.Set("Access-Control-Allow-Methods", m.allowed())
+	h.Set("Access-Control-Allow-Methods", m.allowHeader())
 	h.Set("Access-Control-Allow-Headers", headers)
 	h.Set("Access-Control-Max-Age", corsMaxAge)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// pathOrigins returns the only origins whose pages may call the path of a request; nil: those that the gateway allows.
+// pathOrigins returns the only origins whose pages may call the path of a request, nil if the allowed origins of the gateway apply.
 func (s *httpServer) pathOrigins(r *http.Request) []string {
 	if s.cfg.Codec == nil || len(s.cfg.CodecOrigins) == 0 || r.Header.Get("Origin") == "" {
 		return nil

@@ -14,39 +14,38 @@ import (
 )
 
 const (
-	// verifyEvery is how often the credential of open streams is verified again. A key's record is cached for three seconds, so a
-	// revocation ends a stream after four and a half.
+	// verifyEvery is how often the credential of open streams is verified again. As a key's record is cached for three seconds, streams end at
+	// most four and a half seconds after a revocation.
 	verifyEvery   = 1500 * time.Millisecond
 	verifyTimeout = 5 * time.Second
 	// maxUnverified is how long streams stay open while their credential cannot be verified.
 	maxUnverified = 30 * time.Second
 )
 
-// errCredentialEnded is why a stream ends that outlives its caller's credential. The error for the client comes with it.
+// errCredentialEnded is in the cause of a stream's end when the credential of its caller is no longer valid.
 var errCredentialEnded = errors.New("the stream ends")
 
-// errPermissionsChanged ends streams whose credential is still valid, but allows something else than when they began.
+// errPermissionsChanged is the cause of a stream's end when its credential is valid but has other permissions than before.
 var errPermissionsChanged = access.Refused("the credential allows something else now: connect again")
 
-// openCredentials are the credentials of the streams that are open. Each is verified again in a goroutine of its own, however many streams
-// it has.
+// openCredentials are the credentials of the open streams. One goroutine verifies each credential again and again, for all of its streams.
 type openCredentials struct {
 	mu   sync.Mutex
 	byID map[[sha256.Size]byte]*openCredential
 }
 
-// openCredential ends its context when the credential is no longer valid; the cause is then the error for the client.
+// openCredential is a context that ends when the credential is no longer valid. Its cause is then the error for the client.
 type openCredential struct {
-	context.Context // it is the credential's life
+	context.Context
 
 	end     context.CancelCauseFunc
 	streams int
 }
 
-// untilRevoked derives a context that also ends when the credential of the caller is no longer valid.
+// untilRevoked returns a context that ends also when the credential of the caller is no longer valid.
 func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.CancelFunc) {
-	caller, err := callerOf(ctx)
-	if err != nil || caller.credentials == nil {
+	caller := callerOf(ctx)
+	if caller.credentials == nil {
 		return ctx, func() {}
 	}
 	id := credentialID(caller.credentials)
@@ -55,8 +54,8 @@ func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.Ca
 	defer all.mu.Unlock()
 	open := all.byID[id]
 	if open == nil {
-		life, end := context.WithCancelCause(context.Background())
-		open = &openCredential{Context: life, end: end}
+		valid, end := context.WithCancelCause(context.Background())
+		open = &openCredential{Context: valid, end: end}
 		all.byID[id] = open
 		go g.watchCredential(open, id, caller)
 	}
@@ -75,14 +74,14 @@ func (g *Gateway) untilRevoked(ctx context.Context) (context.Context, context.Ca
 	})
 }
 
-// remove forgets a credential, so that the next stream begins anew; mu is locked.
+// remove removes a credential; mu is locked.
 func (c *openCredentials) remove(id [sha256.Size]byte, open *openCredential) {
 	if c.byID[id] == open {
 		delete(c.byID, id)
 	}
 }
 
-// watchCredential verifies a credential until its last stream ends, and ends its streams when it is no longer valid.
+// watchCredential verifies a credential again and again until its last stream ends. When the credential is no longer valid it ends the streams.
 func (g *Gateway) watchCredential(open *openCredential, id [sha256.Size]byte, caller identity) {
 	tick := time.NewTicker(verifyEvery)
 	defer tick.Stop()
@@ -92,7 +91,7 @@ func (g *Gateway) watchCredential(open *openCredential, id [sha256.Size]byte, ca
 		case <-open.Done():
 			return
 		case <-g.closing.Done():
-			return // which ends the streams
+			return // the streams end too
 		case <-tick.C:
 		}
 		err := g.verifyAgain(open, caller)
@@ -127,7 +126,7 @@ func (g *Gateway) verifyAgain(ctx context.Context, caller identity) error {
 	return err
 }
 
-// credentialID returns a hash of all that a caller sent to identify itself.
+// credentialID returns a hash of the credentials that a caller has sent.
 func credentialID(c *access.Credentials) [sha256.Size]byte {
 	h := sha256.New()
 	for _, text := range []string{c.Bearer, c.Key} { // neither has a line break

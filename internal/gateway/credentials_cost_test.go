@@ -15,8 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access/credentials"
 )
 
-// openMany opens streams of one key in a bubble, where nothing but time passes.
-func openMany(t *testing.T, streams int) (store *accesstest.KeyStore, opened []context.Context) {
+// openStreams opens streams of one key.
+func openStreams(t *testing.T, streams int) (store *accesstest.KeyStore, opened []context.Context) {
 	t.Helper()
 	store = &accesstest.KeyStore{}
 	k, err := credentials.NewKeys(credentials.KeysConfig{Store: store})
@@ -27,22 +27,22 @@ func openMany(t *testing.T, streams int) (store *accesstest.KeyStore, opened []c
 	key, err := k.CreateKey(t.Context(), agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}},
 		agent.KeyRequest{Name: "x", Tenant: "acme"})
 	require.NoError(t, err)
-	g := closed(t)
+	g := newTestGateway(t)
 	g.cfg.Auth = auth
 	caller, err := g.identify(t.Context(), identity{}, access.Credentials{Bearer: key.Key}, nil)
 	require.NoError(t, err)
 	for range streams {
-		ctx, leave := g.whileOpen(caller.withContext(t.Context()))
+		ctx, leave := g.streamContext(caller.withContext(t.Context()))
 		t.Cleanup(leave)
 		opened = append(opened, ctx)
 	}
 	return store, opened
 }
 
-// A thousand streams of a key cost what one does: a query in three seconds, which is how long the answer is cached.
+// A thousand streams of a key cost one query every three seconds, which is how long the record is cached.
 func TestStreamsOfOneCredentialAreCheckedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, opened := openMany(t, 1000)
+		store, opened := openStreams(t, 1000)
 		before := store.Lookups()
 		time.Sleep(time.Minute)
 		require.LessOrEqual(t, store.Lookups()-before, 20)
@@ -53,10 +53,10 @@ func TestStreamsOfOneCredentialAreCheckedTogether(t *testing.T) {
 	})
 }
 
-// While nobody can say whether a key holds its streams stay open, and not for ever.
+// While a key cannot be verified its streams stay open, for thirty seconds.
 func TestStreamsWhoseCredentialCannotBeVerified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, opened := openMany(t, 2)
+		store, opened := openStreams(t, 2)
 		for range 3 {
 			store.Fail(errors.New("the database restarts"))
 			time.Sleep(25 * time.Second)

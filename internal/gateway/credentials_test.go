@@ -18,22 +18,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/access"
 	"github.com/turnstone-run/turnstone/internal/access/accesstest"
-	"github.com/turnstone-run/turnstone/internal/access/credentials"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// outcome is how a stream ended: what its client was told.
+// outcome is the end of a stream.
 type outcome struct {
-	name, told string
-	after      time.Duration
+	name, message string
+	after         time.Duration
 }
 
-// openEveryStream opens a stream of every kind with a credential. Each sends how it ended.
-func openEveryStream(t *testing.T, d *door, credential string) (ended <-chan outcome, count int) {
+// openAllStreams opens a stream of every kind with a credential. The channel gets the outcome of each.
+func openAllStreams(t *testing.T, d *testGateway, credential string) (ended <-chan outcome, count int) {
 	t.Helper()
-	ctx := as(t.Context(), credential)
+	ctx := withBearer(t.Context(), credential)
 	conn := d.dial()
 	runtime, catalog := pb.NewAgentRuntimeClient(conn), pb.NewCatalogClient(conn)
 	read := func(method, path, body string, header ...string) func() string {
@@ -72,11 +71,11 @@ func openEveryStream(t *testing.T, d *door, credential string) (ended <-chan out
 	start := time.Now()
 	for name, run := range streams {
 		go func() {
-			told := run()
-			out <- outcome{name, told, time.Since(start)}
+			message := run()
+			out <- outcome{name, message, time.Since(start)}
 		}()
 	}
-	// Seven follow a turn by now, besides the catalog's two and the health's one.
+	// Eight follow a turn and two the catalog; the health stream has no counter.
 	require.Eventually(t, func() bool { return d.rt.Followers() == 8 && d.catalog.Watchers() == 2 }, 10*time.Second, time.Millisecond)
 	return out, len(streams)
 }
@@ -91,23 +90,23 @@ func grpcStream[T any](open func() (grpc.ServerStreamingClient[T], error)) func(
 	}
 }
 
-// told checks what the client of each stream learned.
-func requireTold(t *testing.T, o outcome, reason string) {
+// requireEndReason checks that a stream has told its client why it ended.
+func requireEndReason(t *testing.T, o outcome, reason string) {
 	t.Helper()
 	switch {
 	case strings.HasPrefix(o.name, "gRPC"):
-		require.Contains(t, o.told, codes.Unauthenticated.String(), o.name)
-		require.Contains(t, o.told, reason, o.name)
+		require.Contains(t, o.message, codes.Unauthenticated.String(), o.name)
+		require.Contains(t, o.message, reason, o.name)
 	case strings.HasPrefix(o.name, "SSE"):
-		require.Contains(t, o.told, "event: error", o.name)
-		require.Contains(t, o.told, `"type":"unauthenticated"`, o.name)
-		require.Contains(t, o.told, reason, o.name)
+		require.Contains(t, o.message, "event: error", o.name)
+		require.Contains(t, o.message, `"type":"unauthenticated"`, o.name)
+		require.Contains(t, o.message, reason, o.name)
 	default:
-		require.Contains(t, o.told, http.StatusText(http.StatusAccepted), "%s: its turn was accepted, and goes on", o.name)
+		require.Contains(t, o.message, http.StatusText(http.StatusAccepted), "%s: its turn was accepted, and goes on", o.name)
 	}
 }
 
-// A key that is revoked, rotated or expires in another process, which tells this one nothing, ends what it has open within five seconds.
+// A key that is revoked or rotated in another process ends its open streams within five seconds.
 func TestStreamsEndWithTheirCredential(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
@@ -124,21 +123,14 @@ func TestStreamsEndWithTheirCredential(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := &accesstest.KeyStore{}
-			k, err := credentials.NewKeys(credentials.KeysConfig{Store: store})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, k.Close(context.WithoutCancel(t.Context()))) })
-			auth, err := access.New(access.Config{Keys: k, OperatorKey: operatorKey()})
-			require.NoError(t, err)
-			trail := &gatewaytest.Trail{}
-			d := open(t, func(c *gateway.Config) { c.Auth, c.Keys, c.Audit = auth, k, trail })
-			key := d.make(`{"name":"web","tenant":"acme","scopes":["*"]}`, operatorKey())
-			other := d.make(`{"name":"other","tenant":"acme","scopes":["*"]}`, operatorKey())
-			_, err = d.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
+			d, store, trail := startWithKeys(t, nil)
+			key := d.createKey(`{"name":"web","tenant":"acme","scopes":["*"]}`, operatorKey())
+			other := d.createKey(`{"name":"other","tenant":"acme","scopes":["*"]}`, operatorKey())
+			_, err := d.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
 				TurnID: "t", Message: "x", Context: agent.InvocationContext{Tenant: "acme"},
 			}})
 			require.NoError(t, err)
-			ended, count := openEveryStream(t, d, key.Key)
+			ended, count := openAllStreams(t, d, key.Key)
 			stays := d.follow(t.Context(), "/v1/turns/t/events", bearer(other.Key)...)
 
 			require.NoError(t, c.end(store, key.ID))
@@ -146,67 +138,67 @@ func TestStreamsEndWithTheirCredential(t *testing.T) {
 			for range count {
 				o := <-ended
 				require.Less(t, time.Since(at), 5*time.Second+time.Second, "%s (a second is the machine's)", o.name)
-				requireTold(t, o, c.reason)
+				requireEndReason(t, o, c.reason)
 				t.Logf("%s ended %s after the key", o.name, time.Since(at).Round(10*time.Millisecond))
 			}
 			d.rt.Say("t", "the others go on")
 			body, err := io.ReadAll(stays.Body)
 			require.NoError(t, err)
 			require.Contains(t, string(body), "the others go on")
-			noted := 0
+			records := 0
 			for _, r := range trail.Records() {
 				if r.Action == agent.AuditAuthenticate && r.Credential == "key/"+key.ID {
-					noted++
+					records++
 				}
 			}
-			require.Equal(t, 1, noted, "once, however many streams it had")
+			require.Equal(t, 1, records, "once, however many streams it had")
 		})
 	}
 }
 
-// changing is an authenticator whose answer a test changes.
-type changing struct {
+// mutableAuth is an authenticator whose result a test changes.
+type mutableAuth struct {
 	mu  sync.Mutex
 	p   agent.Principal
 	err error
 }
 
-func (c *changing) Authenticate(context.Context, access.Credentials) (agent.Principal, error) {
+func (c *mutableAuth) Authenticate(context.Context, access.Credentials) (agent.Principal, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.p, c.err
 }
 
-func (c *changing) set(change func()) {
+func (c *mutableAuth) set(change func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change()
 }
 
-// So does one that allows less than when the stream began, and a token that has expired.
+// So do changed permissions and an expired token.
 func TestStreamsEndWhenTheirCredentialChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason string
-		change func(*changing)
+		change func(*mutableAuth)
 	}{
-		"fewer scopes": {"allows something else", func(c *changing) { c.p.Scopes = []string{"turns.read:analyst"} }},
-		"expired":      {"the token has expired", func(c *changing) { c.p, c.err = agent.Principal{}, access.Refused("the token has expired") }},
+		"fewer scopes": {"allows something else", func(c *mutableAuth) { c.p.Scopes = []string{"turns.read:analyst"} }},
+		"expired":      {"the token has expired", func(c *mutableAuth) { c.p, c.err = agent.Principal{}, access.Refused("the token has expired") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			auth := &changing{p: gatewaytest.Caller("acme", "ann", "*")}
-			d := open(t, func(c *gateway.Config) { c.Auth = auth })
+			auth := &mutableAuth{p: gatewaytest.Caller("acme", "ann", "*")}
+			d := startGateway(t, func(c *gateway.Config) { c.Auth = auth })
 			_, err := d.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
 				TurnID: "t", Message: "x", Context: agent.InvocationContext{Tenant: "acme"},
 			}})
 			require.NoError(t, err)
-			ended, count := openEveryStream(t, d, "ann")
+			ended, count := openAllStreams(t, d, "ann")
 			auth.set(func() { c.change(auth) })
 			at := time.Now()
 			for range count {
 				o := <-ended
 				require.Less(t, time.Since(at), 5*time.Second)
-				requireTold(t, o, c.reason)
+				requireEndReason(t, o, c.reason)
 			}
 		})
 	}

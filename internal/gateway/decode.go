@@ -16,9 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// decodeBody reads a JSON body strictly: an unknown or repeated member, a wrong type, invalid UTF-8 and anything behind the
-// document are invalid, with the path of the offending member as the error's Field. A body over the bound is an overflow and is not read
-// to its end.
+// decodeBody reads a JSON body strictly. An unknown or repeated member, a wrong type, invalid UTF-8 and text after the document are
+// [agent.CodeInvalid] with the path of the member as Field. A body that is too large is [agent.CodeOverflow] and not read to its end.
 func (s *httpServer) decodeBody(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := CheckContentType(r); err != nil {
 		return err
@@ -36,14 +35,18 @@ func (s *httpServer) readBody(w http.ResponseWriter, r *http.Request) ([]byte, e
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
-	return readAll(http.MaxBytesReader(w, r.Body, limit))
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if err != nil {
+		return nil, bodyError(err)
+	}
+	return data, nil
 }
 
 func tooLarge(limit int64) error {
 	return agent.Errorf(agent.CodeOverflow, "", "the body is larger than %d bytes", limit)
 }
 
-// CheckContentType refuses a body that is not declared as JSON: a page of a foreign site can send any other without a preflight.
+// CheckContentType returns an error unless the body is declared as JSON. Pages of foreign sites can send other types without a preflight.
 func CheckContentType(r *http.Request) error {
 	value := r.Header.Get("Content-Type")
 	media, params, err := mime.ParseMediaType(value)
@@ -53,7 +56,7 @@ func CheckContentType(r *http.Request) error {
 	case encoding != "" && !strings.EqualFold(encoding, "identity"):
 		return unsupportedMedia("the header Content-Encoding is %.100q: send the body as it is", encoding)
 	case value == "" && r.ContentLength == 0:
-		return nil // decodeJSON says that the body is empty
+		return nil // decodeJSON returns the error
 	case value == "":
 		return unsupportedMedia("the header Content-Type is missing: send Content-Type: application/json")
 	case err != nil || media != "application/json":
@@ -68,7 +71,7 @@ func unsupportedMedia(format string, args ...any) error {
 	return &statusError{http.StatusUnsupportedMediaType, agent.Invalid("", format, args...)}
 }
 
-// statusError is an error whose HTTP status says more than its code does.
+// statusError is an error with an HTTP status of its own.
 type statusError struct {
 	status int
 	err    error
@@ -77,7 +80,7 @@ type statusError struct {
 func (e *statusError) Error() string { return e.err.Error() }
 func (e *statusError) Unwrap() error { return e.err }
 
-// statusOf is the HTTP status of an error that callers see as f.
+// statusOf returns the HTTP status of an error; f is the error as callers see it.
 func statusOf(err error, f *agent.Failure) int {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.status
@@ -85,16 +88,7 @@ func statusOf(err error, f *agent.Failure) int {
 	return mappingOf(f.Type).http
 }
 
-// readAll reads a body.
-func readAll(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(r)
-	if err != nil {
-		return nil, bodyError(err)
-	}
-	return data, nil
-}
-
-// bodyError is why a body could not be read to its end.
+// bodyError returns the error for a body that could not be read to its end.
 func bodyError(err error) error {
 	if tooBig, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(tooBig.Limit)
@@ -102,13 +96,13 @@ func bodyError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return &statusError{http.StatusRequestTimeout, agent.Errorf(agent.CodeCancelled, "", "the body took too long to arrive")}
 	}
-	if _, lost := errors.AsType[net.Error](err); lost || errors.Is(err, context.Canceled) {
-		return agent.Errorf(agent.CodeCancelled, "read body", "%w", err) // the client went away
+	if _, isNetwork := errors.AsType[net.Error](err); isNetwork || errors.Is(err, context.Canceled) { // the client has left
+		return agent.Errorf(agent.CodeCancelled, "read body", "%w", err)
 	}
 	return agent.Invalid("", "the body cannot be read to its end: %w", err) // malformed chunks, or fewer bytes than the header says
 }
 
-// decodeJSON reads exactly one JSON document. null is none of ours: read as an object without members, it would cancel a turn.
+// decodeJSON reads exactly one JSON document. It refuses null, which would otherwise pass as an object without members.
 func decodeJSON(data []byte, into any) error {
 	switch string(bytes.TrimSpace(data)) {
 	case "":
@@ -118,8 +112,8 @@ func decodeJSON(data []byte, into any) error {
 	}
 	err := strictjson.Decode(data, into)
 	if e := agentError(err); e != nil && len(e.Field) > maxPath {
-		// The caller chose this name, but must not choose the size of the answer and of the log.
-		return agent.Invalid(clip.Bytes(e.Field, maxPath), "is no field of ours")
+		// The caller has chosen this name. It must not be as long as the caller likes in the response and the log.
+		return agent.Invalid(clip.Bytes(e.Field, maxPath), "is not a known field")
 	}
 	return err
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func TestDoctor(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	var asked []string
 	d.rt.Examine = func(_ context.Context, name, profile string, report func(gateway.DoctorCheck)) error {
 		asked = append(asked, name+"/"+profile)
@@ -41,7 +41,7 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestDoctorFails(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	before := 0
 	d.rt.Examine = func(_ context.Context, _, _ string, report func(gateway.DoctorCheck)) error {
 		for range before {
@@ -60,7 +60,7 @@ func TestDoctorFails(t *testing.T) {
 }
 
 func TestDoctorIsBoundedAndLeavesWithItsClient(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.LongTimeout = 50 * time.Millisecond })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.LongTimeout = 50 * time.Millisecond })
 	left := make(chan error, 1)
 	d.rt.Examine = func(ctx context.Context, _, _ string, report func(gateway.DoctorCheck)) error {
 		report(gateway.DoctorCheck{Name: "connects", OK: true})
@@ -73,11 +73,11 @@ func TestDoctorIsBoundedAndLeavesWithItsClient(t *testing.T) {
 	require.Contains(t, string(a.body), `"type":"unavailable"`)
 	require.ErrorIs(t, <-left, context.DeadlineExceeded)
 
-	d = open(t, nil)
+	d = startGateway(t, nil)
 	d.rt.Examine = func(ctx context.Context, _, _ string, report func(gateway.DoctorCheck)) error {
 		report(gateway.DoctorCheck{Name: "connects", OK: true})
 		<-ctx.Done()
-		for range 1000 { // nobody listens: this must not block
+		for range 1000 { // must not block
 			report(gateway.DoctorCheck{Name: "is late"})
 		}
 		left <- ctx.Err()

@@ -9,14 +9,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Door is a further way in over HTTP, mounted by the composition root: a WebSocket, another API's format, a webhook. It holds no agent
-// logic and starts no turn but through [Call.Submit].
+// Door serves further paths over HTTP, such as a WebSocket or another API's format. It starts turns through [Call.Submit].
 type Door interface {
 	Routes() []Route
 }
 
-// Drainer is a [Door] with connections that net/http no longer knows, such as WebSockets. Shutdown ends them after a whole message. It
-// is called once, when the gateway shuts down, and cuts what is left when ctx ends.
+// Drainer is a [Door] with connections that net/http no longer knows, such as WebSockets. The gateway calls Shutdown once, when it shuts down.
+// Shutdown ends each connection after a complete message, and cuts those that are left when ctx ends.
 type Drainer interface {
 	Shutdown(ctx context.Context) error
 }
@@ -28,16 +27,16 @@ type ErrorBody func(status int, f *agent.Failure) any
 type Route struct {
 	Method string // GET serves HEAD too
 	Path   string // as in [http.ServeMux], without a method: "/v1/chat/completions", "/v1/models/{model...}"
-	// Action is what a caller must be allowed, for any resource, before Handle is called; Handle asks for the resource with [Call.Allow].
+	// Action is the action that the caller must be allowed, for any resource. Handle checks the resource with [Call.Allow].
 	Action agent.Action
-	// Public routes need no credential: they know their callers in another way, or disclose nothing. Action is then empty.
+	// Public routes need no credential, because they identify their callers in another way or disclose nothing. Action is then empty.
 	Public bool
 	Handle func(w http.ResponseWriter, r *http.Request, c *Call) error
-	// ErrorBody returns the JSON body of an error in the format of the door's own API; nil: as everywhere.
+	// ErrorBody returns the JSON body of an error in the format of the door's API; nil means the gateway's format.
 	ErrorBody ErrorBody
 }
 
-// mount serves the paths of further doors.
+// mount registers the paths of the doors.
 func (s *httpServer) mount(doors []Door) {
 	byPath := map[string]methods{}
 	for _, d := range doors {
@@ -45,11 +44,12 @@ func (s *httpServer) mount(doors []Door) {
 			if byPath[route.Path] == nil {
 				byPath[route.Path] = methods{}
 			}
+			handle := s.serve(tenantHeaderFirst, func(c *Call) error { return route.Handle(c.w, c.r, c) })
 			required := requirement{public: route.Public}
 			if route.Action != "" {
 				required = requirement{actions: []agent.Action{route.Action}}
 			}
-			byPath[route.Path][route.Method] = endpoint{required: required, handle: s.doorHandler(route), errorBody: route.ErrorBody}
+			byPath[route.Path][route.Method] = endpoint{required: required, handle: handle, errorBody: route.ErrorBody}
 		}
 	}
 	for path, m := range byPath {
@@ -57,32 +57,17 @@ func (s *httpServer) mount(doors []Door) {
 	}
 }
 
-// doorHandler returns a handler that writes errors in the door's own format.
-func (s *httpServer) doorHandler(route Route) handler {
-	handle := s.serve(tenantEither, func(c *Call) error { return route.Handle(c.w, c.r, c) })
-	if route.ErrorBody == nil {
-		return handle
-	}
-	return func(w http.ResponseWriter, r *http.Request) error {
-		err := handle(w, r)
-		if err != nil {
-			s.failAs(w, err, route.ErrorBody)
-		}
-		return err
-	}
-}
-
-// ServedRoute is a method of a path that a gateway serves, with what it requires of its caller.
+// ServedRoute is a method of a path that a gateway serves, with the permission that it requires.
 type ServedRoute struct {
 	Method        string         // GET serves HEAD too
 	Path          string         // as in [http.ServeMux], without a method
-	Actions       []agent.Action // one of which must be allowed; empty if Public or AnyCredential
+	Actions       []agent.Action // the caller must be allowed one of them; empty if Public or AnyCredential
 	AnyCredential bool           // every valid credential is enough
 	Public        bool           // no credential is needed
 	EveryTenant   bool           // the credential must also be of every tenant
 }
 
-// Routes lists what the gateway and its doors serve over HTTP, by path and method.
+// Routes lists the routes of the gateway and its doors over HTTP, by path and method.
 func (g *Gateway) Routes() []ServedRoute {
 	var all []ServedRoute
 	if g.http == nil {

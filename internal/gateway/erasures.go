@@ -8,42 +8,42 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// Erasures is the port of requests to remove one user's data. [agent.CodeNotFound] if the tenant has no such erasure.
+// Erasures is the port of requests to erase one user's data.
 type Erasures interface {
-	// Create records a request and starts its erasure. If the user has an erasure that has not ended, it returns that one.
+	// Create records a request and starts the erasure. If the user has an erasure that has not ended, it returns that one.
 	Create(ctx context.Context, r erasure.Request, p agent.Principal) (erasure.Erasure, error)
-	// Get returns an erasure with its report.
+	// Get returns an erasure with its report. Its error is [agent.CodeNotFound] if the tenant has no such erasure.
 	Get(ctx context.Context, tenant, id string) (erasure.Erasure, error)
 	List(ctx context.Context, tenant string, p agent.Page) (erasure.Page, error)
 }
 
-// maxErasureID bounds the id of an erasure in bytes.
+// maxErasureID is the maximum length of the id of an erasure in bytes.
 const maxErasureID = 128
 
 const pathErasures = "/v1/erasures"
 
 func (s *httpServer) routeErasures() {
 	s.route(pathErasures, methods{
-		http.MethodGet:  requires(s.answer(tenantEither, s.getErasures), erasure.ActionRead),
-		http.MethodPost: requires(s.answerPlain(tenantEither, s.postErasure), erasure.ActionWrite),
+		http.MethodGet:  requires(s.answer(tenantHeaderFirst, s.getErasures), erasure.ActionRead),
+		http.MethodPost: requires(s.answerWithoutQuery(tenantHeaderFirst, s.postErasure), erasure.ActionWrite),
 	})
-	s.route(pathErasures+"/{id}", methods{http.MethodGet: requires(s.answerPlain(tenantEither, s.getErasure), erasure.ActionRead)})
+	s.route(pathErasures+"/{id}", methods{http.MethodGet: requires(s.answerWithoutQuery(tenantHeaderFirst, s.getErasure), erasure.ActionRead)})
 }
 
-// postErasure is POST /v1/erasures; a GET of the id returns its state. The audit trail gets the request without the user's id.
+// postErasure is POST /v1/erasures. The audit trail gets the request without the user's id.
 func (s *httpServer) postErasure(c *Call) (any, error) {
 	var body erasure.Request
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
 	var err error
-	if body.Tenant, err = c.tenantNamed(body.Tenant); err != nil {
+	if body.Tenant, err = c.tenantOfBody(body.Tenant); err != nil {
 		return nil, err
 	}
 	if err := body.Validate(); err != nil {
 		return nil, err
 	}
-	e, err := s.cfg.Erasures.Create(c.bounded(), body, c.Principal())
+	e, err := s.cfg.Erasures.Create(c.callContext(), body, c.Principal())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *httpServer) getErasure(c *Call) (any, error) {
 	if len(id) > maxErasureID {
 		return nil, agent.FieldErrorf(agent.CodeNotFound, "erasure_id", "there is no erasure %.140q", id)
 	}
-	return s.cfg.Erasures.Get(c.bounded(), c.Tenant(), id)
+	return s.cfg.Erasures.Get(c.callContext(), c.Tenant(), id)
 }
 
 // getErasures is GET /v1/erasures?page_size=&page_token=.
@@ -69,7 +69,7 @@ func (s *httpServer) getErasures(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Erasures.List(c.bounded(), c.Tenant(), page)
+	found, err := s.cfg.Erasures.List(c.callContext(), c.Tenant(), page)
 	found.Erasures = orEmpty(found.Erasures)
 	return found, err
 }

@@ -17,24 +17,23 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TypeGap is the failure type of a reader who asked for events that have expired. It is no [agent.Code], because
-// only readers of a stream can meet it.
+// TypeGap is the failure type for events that have expired. It is not an [agent.Code], because only readers of a stream get it.
 const TypeGap = "gap"
 
 // errorDomain is the domain of every google.rpc.ErrorInfo that the gateway sends.
 const errorDomain = "turnstone"
 
-// statusClientClosed answers a call that was cancelled. It is nginx's and grpc-gateway's number; the RFCs have none.
+// statusClientClosed is the status of a cancelled call. The RFCs define none; nginx and grpc-gateway use this one.
 const statusClientClosed = 499
 
 // mapping is one row of the error table.
 type mapping struct {
-	kind string // the failure's type
+	kind string // [agent.Failure.Type]
 	http int
 	grpc codes.Code
 }
 
-// errorTable is the one table between failure types, HTTP status and gRPC status.
+// errorTable maps failure types to HTTP and gRPC status.
 //
 //nolint:gochecknoglobals // a constant in all but syntax
 var errorTable = [...]mapping{
@@ -60,8 +59,7 @@ func mappingOf(kind string) mapping {
 	return mapping{kind: string(agent.CodeInternal), http: http.StatusInternalServerError, grpc: codes.Internal}
 }
 
-// failureOf turns an error into what callers may see of it: the text of an internal error stays in the log, because it may
-// name hosts, statements or files.
+// failureOf returns an error as callers see it. The text of an internal error is only logged, because it may name hosts, statements or files.
 func failureOf(err error) *agent.Failure { return failureWithin(err, faultBytes) }
 
 // failureWithin is failureOf with at most maxBytes of faults.
@@ -85,18 +83,18 @@ func failureWithin(err error, maxBytes int) *agent.Failure {
 	case f.Type == string(agent.CodeUnavailable) && public.Public == "" && namesHosts(err):
 		f.Message = "a part of the system does not answer; the server's log says which, under this request's id"
 	case len(f.Faults) > 0:
-		f.Message, f.Faults = summary(f.Faults), someFaults(f.Faults, maxBytes)
+		f.Message, f.Faults = summary(f.Faults), clipFaults(f.Faults, maxBytes)
 	}
 	return f
 }
 
-// namesHosts reports whether an error comes from the network: its text names hosts or sockets.
+// namesHosts reports whether the text of an error may name hosts or sockets, because it is from the network.
 func namesHosts(err error) bool {
-	_, network := errors.AsType[net.Error](err)
-	return network && !errors.Is(err, context.DeadlineExceeded)
+	_, isNetwork := errors.AsType[net.Error](err)
+	return isNetwork && !errors.Is(err, context.DeadlineExceeded)
 }
 
-// retryAfterOf returns how long a caller should wait before the same request makes sense, 0 when waiting does not help.
+// retryAfterOf returns the time after which a caller should repeat the request, 0 if repeating does not help.
 func retryAfterOf(err error, f *agent.Failure) time.Duration {
 	var e *agent.Error
 	if errors.As(err, &e) && e.RetryAfter > 0 {
@@ -108,7 +106,7 @@ func retryAfterOf(err error, f *agent.Failure) time.Duration {
 	return 0
 }
 
-// grpcError turns an error into a status with its details. A status that is one already is left alone.
+// grpcError returns the gRPC status, with details, for an error. It returns an error that is a status unchanged.
 func grpcError(err error) error {
 	if err == nil {
 		return nil
@@ -119,7 +117,7 @@ func grpcError(err error) error {
 	f := failureWithin(err, grpcFaultBytes)
 	code := mappingOf(f.Type).grpc
 	if agentError(err) == nil && errors.Is(err, context.DeadlineExceeded) {
-		code = codes.DeadlineExceeded // gRPC has a code of its own for it
+		code = codes.DeadlineExceeded
 	}
 	st := status.New(code, validText(f.Message))
 	details := []protoadapt.MessageV1{
@@ -132,21 +130,19 @@ func grpcError(err error) error {
 	if wait := retryAfterOf(err, f); wait > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	}
-	if with, derr := st.WithDetails(details...); derr == nil {
-		st = with
+	if detailed, detailErr := st.WithDetails(details...); detailErr == nil {
+		st = detailed
 	}
 	return st.Err()
 }
 
+// agentError returns the [agent.Error] that err wraps, nil if there is none.
 func agentError(err error) *agent.Error {
-	if e, ok := errors.AsType[*agent.Error](err); ok {
-		return e
-	}
-	return nil
+	e, _ := errors.AsType[*agent.Error](err)
+	return e
 }
 
-// ErrorOfStatus is the client's side of the table: the error behind the HTTP status and the failure of a response. kind is the
-// failure's type where the body had one, and decides alone then.
+// ErrorOfStatus returns the error that a client gets for the HTTP status and the failure of a response. A known failure type overrides the status.
 func ErrorOfStatus(httpStatus int, f *agent.Failure, retryAfter time.Duration) error {
 	kind := ""
 	if f != nil {
@@ -165,14 +161,14 @@ func ErrorOfStatus(httpStatus int, f *agent.Failure, retryAfter time.Duration) e
 		case len(f.Faults) > 0:
 			e.Err = f.Faults
 		case f.Message != "":
-			// The text names the field already, and so does [agent.Error.Error].
+			// [agent.Error.Error] repeats the field.
 			e.Err = errors.New(strings.TrimPrefix(f.Message, f.Field+": "))
 		}
 	}
 	return e
 }
 
-// kindOfHTTP returns the failure type of a response without our error body, such as a proxy's.
+// kindOfHTTP returns the failure type for the status of a response without a failure, such as a proxy's.
 func kindOfHTTP(httpStatus int) string {
 	for _, m := range errorTable {
 		if m.http == httpStatus {

@@ -29,7 +29,7 @@ func errorOfGRPC(err error) error {
 		case *errdetails.RetryInfo:
 			wait = d.GetRetryDelay().AsDuration()
 		case *pb.Failure:
-			f = agent.Failure{Type: d.GetType(), Message: d.GetMessage(), Field: d.GetField(), Faults: eachOf(d.GetFaults(), func(p *pb.Fault) agent.Fault {
+			f = agent.Failure{Type: d.GetType(), Message: d.GetMessage(), Field: d.GetField(), Faults: convertPointers(d.GetFaults(), func(p *pb.Fault) agent.Fault {
 				return agent.Fault{
 					File: p.GetFile(), Line: int(p.GetLine()), Column: int(p.GetColumn()), Document: p.GetDocument(), Path: p.GetPath(), Message: p.GetMessage(),
 				}
@@ -39,7 +39,7 @@ func errorOfGRPC(err error) error {
 	return ErrorOfStatus(mappingOf(f.Type).http, &f, wait)
 }
 
-// Every error that goes out over HTTP and gRPC comes back to a client as it was.
+// Clients of HTTP and gRPC get errors as the gateway has sent them.
 func TestErrorsCrossBothWires(t *testing.T) {
 	for _, m := range errorTable {
 		t.Run(m.kind, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestErrorsCrossBothWires(t *testing.T) {
 	}
 }
 
-// TestErrorsNameNoHosts: what stands between us and our own dependencies is for the log.
+// Errors of the network name hosts only in the log.
 func TestErrorsNameNoHosts(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Net: "unix", Addr: &net.UnixAddr{Name: "/tmp/pg/.s.PGSQL.5432"}, Err: syscall.ECONNREFUSED}
 	for name, err := range map[string]error{
@@ -112,7 +112,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		faults = append(faults, agent.Fault{File: strings.Repeat("ü", 1000), Line: i, Path: "p", Document: "d", Message: strings.Repeat("m", 600)})
 	}
 	for name, most := range map[string]int{"http": faultBytes, "grpc": grpcFaultBytes} {
-		some := someFaults(faults, most)
+		some := clipFaults(faults, most)
 		size := 0
 		for _, f := range some {
 			size += len(f.String())
@@ -120,8 +120,8 @@ func TestFaultsAreBounded(t *testing.T) {
 		require.Less(t, size, most+1000, name)
 		require.Equal(t, fmt.Sprintf("… and %d more", len(faults)-(len(some)-1)), some[len(some)-1].Message, name)
 	}
-	require.Len(t, someFaults(faults[:1], 1), 1, "one is always told")
-	require.Empty(t, someFaults(nil, 100))
+	require.Len(t, clipFaults(faults[:1], 1), 1, "one is always told")
+	require.Empty(t, clipFaults(nil, 100))
 	f := failureOf(faults.Err())
 	require.Less(t, len(f.Message), 600)
 	require.Contains(t, f.Message, "(and 9999 more)")

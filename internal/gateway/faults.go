@@ -10,18 +10,18 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// How many bytes of faults an answer lists. gRPC sends them as headers, twice and in base64, and its clients take no more than 8 KiB of
+// The maximum size of the faults in a response, in bytes. gRPC sends them twice in headers, in base64, and its clients refuse more than 8 KiB of
 // headers (grpc-java, grpc-core).
 const (
 	faultBytes     = 32 << 10
 	grpcFaultBytes = 2 << 10
 )
 
-// maxFaultText bounds the message of one fault.
+// maxFaultText is the maximum length of the message of a fault in bytes.
 const maxFaultText = 500
 
-// someFaults returns the first faults within maxBytes, and a last one with the number of the others.
-func someFaults(all agent.Faults, maxBytes int) agent.Faults {
+// clipFaults returns the first faults, at most maxBytes of them, and a last one with the number of the others.
+func clipFaults(all agent.Faults, maxBytes int) agent.Faults {
 	var listed agent.Faults
 	used := 0
 	for i := range all {
@@ -37,7 +37,7 @@ func someFaults(all agent.Faults, maxBytes int) agent.Faults {
 	return listed
 }
 
-// summary returns the message of a failure, whose faults are listed in another member.
+// summary returns the first fault and the number of the others, as the message of a failure.
 func summary(all agent.Faults) string {
 	first := clip.Bytes(all[0].String(), maxFaultText)
 	if more := len(all) - 1; more > 0 {
@@ -46,7 +46,7 @@ func summary(all agent.Faults) string {
 	return first
 }
 
-// violationsOf returns the fields at fault as gRPC's error details.
+// violationsOf returns the field and the faults of a failure as gRPC error details.
 func violationsOf(f *agent.Failure) []*errdetails.BadRequest_FieldViolation {
 	var out []*errdetails.BadRequest_FieldViolation
 	if f.Field != "" {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,8 +23,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// grpcServer is the gRPC door. Flow control is gRPC's own: Send blocks while a client does not read, which stalls that client's
-// follow loop and nothing else.
+// grpcServer serves the API over gRPC. Send blocks while a client does not read; that stalls only the stream of this client.
 type grpcServer struct {
 	pb.UnimplementedAgentRuntimeServer
 	*Gateway
@@ -41,8 +41,8 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 			MaxConnectionIdle: 15 * time.Minute, Time: 30 * time.Second, Timeout: l.WriteTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.UnaryInterceptor(s.aroundUnary),
-		grpc.StreamInterceptor(s.aroundStream),
+		grpc.UnaryInterceptor(s.interceptUnary),
+		grpc.StreamInterceptor(s.interceptStream),
 	}
 	if g.cfg.GRPCTLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(g.cfg.GRPCTLS)))
@@ -55,26 +55,32 @@ func newGRPCServer(g *Gateway) *grpc.Server {
 	return server
 }
 
-// aroundUnary is the outside of every unary call: panic net, error table, access log.
-func (s *grpcServer) aroundUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+// interceptUnary identifies the caller of a unary call, bounds how long the call takes, recovers from panics, and maps and logs errors.
+func (s *grpcServer) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	var caller identity
-	defer func(start time.Time) { err = s.end(caller, info.FullMethod, start, err, recover()) }(time.Now())
+	defer func(start time.Time) { err = s.finishCall(caller, info.FullMethod, start, err, recover()) }(time.Now())
 	ctx, caller, err = s.identifyCall(ctx, info.FullMethod)
-	// An error means that the call is over already, and has no header any more.
-	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDHeader, caller.requestID))
+	_ = grpc.SetHeader(ctx, metadata.Pairs(requestIDHeader, caller.requestID)) // fails only if the call is over already
 	if err != nil {
 		return nil, err
+	}
+	switch info.FullMethod {
+	case pb.AgentRuntime_Invoke_FullMethodName, pb.AgentRuntime_AskAgent_FullMethodName: // they wait for the end of a turn
+	default:
+		var cancel context.CancelFunc
+		ctx, cancel = s.callContext(ctx)
+		defer cancel()
 	}
 	return next(ctx, req)
 }
 
-// aroundStream is the same for streams.
-func (s *grpcServer) aroundStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+// interceptStream is interceptUnary for streams, which may take as long as they need.
+func (s *grpcServer) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	var caller identity
-	defer func(start time.Time) { err = s.end(caller, info.FullMethod, start, err, recover()) }(time.Now())
+	defer func(start time.Time) { err = s.finishCall(caller, info.FullMethod, start, err, recover()) }(time.Now())
 	var ctx context.Context
 	ctx, caller, err = s.identifyCall(ss.Context(), info.FullMethod)
-	_ = ss.SetHeader(metadata.Pairs(requestIDHeader, caller.requestID)) // as above
+	_ = ss.SetHeader(metadata.Pairs(requestIDHeader, caller.requestID)) // fails only if the call is over already
 	if err != nil {
 		return err
 	}
@@ -88,10 +94,10 @@ type identifiedStream struct {
 	ctx context.Context
 }
 
-// Context implements [grpc.ServerStream].
 func (s *identifiedStream) Context() context.Context { return s.ctx }
 
-func (s *grpcServer) end(caller identity, method string, start time.Time, err error, panicked any) error {
+// finishCall logs a call and returns the error for its client. panicked is the value of a recovered panic, nil if there was none.
+func (s *grpcServer) finishCall(caller identity, method string, start time.Time, err error, panicked any) error {
 	level := zapcore.InfoLevel
 	fields := []zap.Field{
 		zap.String("method", method), zap.Duration("took", time.Since(start)), zap.String("remote", caller.remote),
@@ -113,26 +119,21 @@ func (s *grpcServer) end(caller identity, method string, start time.Time, err er
 	return out
 }
 
-// submitCall submits a request in the tenant that it names.
+// submitCall submits a request, and returns the caller in the tenant of the request.
 func (s *grpcServer) submitCall(ctx context.Context, p *pb.TurnRequest) (identity, agent.Receipt, error) {
-	caller, err := grpcCaller(ctx)
-	if err != nil {
-		return caller, agent.Receipt{}, err
-	}
+	caller := callerOf(ctx)
 	req := requestFromProto(p)
 	if err := checkJSONFields(&req); err != nil {
 		return caller, agent.Receipt{}, err
 	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
 	receipt, err := s.submit(ctx, caller, "grpc", &req)
-	if caller.tenant == "" {
-		caller.tenant = req.Context.Tenant
-	}
+	caller.tenant = cmp.Or(caller.tenant, req.Context.Tenant)
 	return caller, receipt, err
 }
 
-// checkJSON refuses a "JSON text" field that is not JSON. The decoder of HTTP bodies does so itself.
+// checkJSON refuses a field for JSON as text that is not JSON. Bodies of HTTP requests need no such check.
 func checkJSON(path string, text json.RawMessage) error {
 	if len(text) > 0 && !json.Valid(text) {
 		return agent.Invalid(path, "is not JSON")
@@ -140,7 +141,7 @@ func checkJSON(path string, text json.RawMessage) error {
 	return nil
 }
 
-// checkJSONFields checks all "JSON text" fields of a request.
+// checkJSONFields checks all fields of a request that hold JSON as text.
 func checkJSONFields(r *agent.TurnRequest) error {
 	if err := checkJSON("output_schema", r.OutputSchema); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	utf "unicode/utf8"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 
@@ -16,10 +16,9 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file is AskAgent and AskAgentStream: Invoke and Stream for clients that want text, and where it comes from, instead of
-// events.
+// AskAgent and AskAgentStream are Invoke and Stream for clients that want text with its citations instead of events.
 
-// askAgent is the shipped agent that answers where a question names none.
+// askAgent is the shipped agent for questions that name no agent.
 const askAgent = "ask"
 
 // askCall submits a question.
@@ -31,7 +30,7 @@ func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity,
 	})
 	if e := agentError(err); e != nil && e.Field == "message" {
 		renamed := *e
-		renamed.Field = "query" // the name of the field in this request
+		renamed.Field = "query" // its name in an AgentRequest
 		if e.Code == agent.CodeInvalid {
 			renamed.Err = errors.New("is empty")
 		}
@@ -40,7 +39,6 @@ func (s *grpcServer) askCall(ctx context.Context, p *pb.AgentRequest) (identity,
 	return caller, receipt, err
 }
 
-// AskAgent implements the service.
 func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.AgentResponse, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -54,7 +52,7 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
 		return nil, fmt.Errorf("set header: %w", err)
 	}
-	ctx, cancel := s.whileOpen(ctx)
+	ctx, cancel := s.streamContext(ctx)
 	defer cancel()
 	var answer *pb.AgentResponse
 	a := askStream{Gateway: s.Gateway, caller: caller, receipt: receipt}
@@ -71,7 +69,6 @@ func (s *grpcServer) AskAgent(ctx context.Context, p *pb.AgentRequest) (*pb.Agen
 	return answer, nil
 }
 
-// AskAgentStream implements the service.
 func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreamingServer[pb.AgentResponse]) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -85,9 +82,9 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 	if err := out.SendHeader(turnMetadata(receipt.TurnID)); err != nil {
 		return fmt.Errorf("send header: %w", err)
 	}
-	ctx, cancel := s.whileOpen(out.Context())
+	ctx, cancel := s.streamContext(out.Context())
 	defer cancel()
-	a := askStream{Gateway: s.Gateway, caller: caller, receipt: receipt, pieces: true}
+	a := askStream{Gateway: s.Gateway, caller: caller, receipt: receipt, sendsPieces: true}
 	return a.run(ctx, out.Send)
 }
 
@@ -95,14 +92,14 @@ func (s *grpcServer) AskAgentStream(p *pb.AgentRequest, out grpc.ServerStreaming
 type askStream struct {
 	*Gateway
 
-	caller  identity
-	receipt agent.Receipt
-	branch  string
-	pause   PauseWatch
-	written map[string]int64 // by producer: the last event whose text was yielded
-	pieces  bool             // the client gets each piece, so the final response repeats none
-	sent    []piece          // what it has got and was not told to drop
-	size    int              // bytes of sent
+	caller      identity
+	receipt     agent.Receipt
+	branch      string
+	pause       PauseWatch
+	written     map[string]int64 // by producer: the last event whose text was yielded
+	sendsPieces bool             // the client gets each piece, so the final response need not repeat them
+	sent        []piece          // that the client has got and still shows
+	size        int              // bytes of sent
 }
 
 // piece is the text of one event.
@@ -111,23 +108,18 @@ type piece struct {
 	text  string
 }
 
-// maxSent bounds how much of the text already sent is remembered, in bytes. The final response repeats a longer answer whole.
+// maxSent is how many bytes of sent text are remembered. After more than that, the final response repeats the answer.
 const maxSent = 1 << 20
 
-// keep remembers a piece that was sent.
-func (a *askStream) keep(index int64, text string) {
-	if a.size += len(text); a.pieces && a.size <= maxSent {
+// rememberPiece remembers a piece that was sent.
+func (a *askStream) rememberPiece(index int64, text string) {
+	if a.size += len(text); a.sendsPieces && a.size <= maxSent {
 		a.sent = append(a.sent, piece{index, text})
 	}
 }
 
-// drop forgets the pieces that a reset takes back.
-func (a *askStream) drop(from int64) {
-	a.sent = slices.DeleteFunc(a.sent, func(p piece) bool { return p.index >= from })
-}
-
-// has reports whether the client has got the whole answer: what it shows ends with it.
-func (a *askStream) has(answer string) bool {
+// hasSent reports whether the text that the client shows ends with the answer.
+func (a *askStream) hasSent(answer string) bool {
 	if answer == "" || len(a.sent) == 0 || a.size > maxSent {
 		return false
 	}
@@ -155,13 +147,13 @@ func (a *askStream) run(ctx context.Context, yield func(*pb.AgentResponse) error
 			return err
 		}
 		if e.Terminal() {
-			end, err := a.ended(ctx, a.caller, &e)
+			end, err := a.ending(ctx, a.caller, &e)
 			if err != nil {
 				return err
 			}
 			return yield(a.final(end.Output, e.Meta.EventIndex))
 		}
-		if r := a.take(&e); r != nil {
+		if r := a.respond(&e); r != nil {
 			if err := yield(r); err != nil {
 				return err
 			}
@@ -173,9 +165,9 @@ func (a *askStream) run(ctx context.Context, yield func(*pb.AgentResponse) error
 	return agent.Errorf(agent.CodeUnavailable, "", "the events of turn %s ended before the turn", a.receipt.TurnID)
 }
 
-// begin says behind which event to begin. Of a turn that was asked before and whose first events have expired, the rest is yielded; when
-// it is over, its output.
-func (a *askStream) begin(ctx context.Context) (after int64, over *agent.AgentStepOutput, err error) {
+// begin returns the index after which to follow the events. For a turn that has ended and whose first events have expired, it returns the
+// output instead.
+func (a *askStream) begin(ctx context.Context) (after int64, output *agent.AgentStepOutput, err error) {
 	if !a.receipt.Joined {
 		return 0, nil, nil
 	}
@@ -183,18 +175,20 @@ func (a *askStream) begin(ctx context.Context) (after int64, over *agent.AgentSt
 	if err != nil {
 		return 0, nil, err
 	}
-	a.pause.Present = v.Tail.LastIndex // only a pause that lasts counts
-	switch gone := v.Tail.FirstIndex > 1 || (v.Tail.FirstIndex == 0 && v.Tail.LastIndex > 0); {
-	case gone && v.Output != nil:
+	a.pause.Present = v.Tail.LastIndex // earlier pauses are over
+	hasExpired := v.Tail.FirstIndex > 1 || (v.Tail.FirstIndex == 0 && v.Tail.LastIndex > 0)
+	switch {
+	case !hasExpired:
+		return 0, nil, nil
+	case v.Output != nil:
 		return 0, v.Output, nil
-	case gone:
+	default:
 		return max(v.Tail.FirstIndex-1, 0), nil, nil
 	}
-	return 0, nil, nil
 }
 
-// take makes a response of an event; nil for one that says nothing to who asked.
-func (a *askStream) take(e *agent.Event) *pb.AgentResponse {
+// respond returns the response to an event, nil if the client gets none.
+func (a *askStream) respond(e *agent.Event) *pb.AgentResponse {
 	if branch := branchOf(e); branch != "" {
 		a.branch = branch
 	}
@@ -206,23 +200,23 @@ func (a *askStream) take(e *agent.Event) *pb.AgentResponse {
 		}
 		a.written[e.Meta.Producer] = e.Meta.EventIndex
 		r.Text = validText(e.Text)
-		a.keep(e.Meta.EventIndex, e.Text)
+		a.rememberPiece(e.Meta.EventIndex, e.Text)
 		return r
 	case e.Type == agent.EventReset && a.written[e.Producer] >= e.FromIndex && a.written[e.Producer] > 0:
 		delete(a.written, e.Producer)
-		a.drop(e.FromIndex)
+		a.sent = slices.DeleteFunc(a.sent, func(p piece) bool { return p.index >= e.FromIndex })
 		r.Reset_, r.FromIndex = true, e.FromIndex
 		return r
 	}
 	if a.pause.See(e) {
-		r.Status, r.Pending = agent.StateWaiting, each(a.pause.Pending, approvalToProto)
+		r.Status, r.Pending = agent.StateWaiting, convertAll(a.pause.Pending, approvalToProto)
 		return r
 	}
 	return nil
 }
 
-// branchOf reads which way a question went from the event that ends its classification: a tool_end of [agent.PrepareClassify] by a
-// producer "prepare…", whose output has the branch.
+// branchOf returns the branch that the classification of a question chose, if the event ends the classification. That is a tool_end of
+// [agent.PrepareClassify] by a producer whose name begins with "prepare".
 func branchOf(e *agent.Event) string {
 	if e.Type != agent.EventToolEnd || e.ToolName != agent.PrepareClassify || !strings.HasPrefix(e.Meta.Producer, "prepare") {
 		return ""
@@ -238,15 +232,15 @@ func branchOf(e *agent.Event) string {
 
 func (a *askStream) response(index int64) *pb.AgentResponse {
 	return &pb.AgentResponse{
-		TurnId: validText(string(a.receipt.TurnID)), SessionId: validText(string(a.receipt.SessionID)), EventIndex: index, Branch: validText(a.branch),
+		TurnId: validText(a.receipt.TurnID), SessionId: validText(a.receipt.SessionID), EventIndex: index, Branch: validText(a.branch),
 	}
 }
 
 func (a *askStream) final(o *agent.AgentStepOutput, index int64) *pb.AgentResponse {
 	r := a.response(index)
-	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, validText(o.Output), validText(string(o.Status)), failureToProto(o.Error), outputToProto(o)
-	r.Citations = each(citationsOf(o), annotationToProto)
-	if a.has(o.Output) {
+	r.IsFinal, r.Text, r.Status, r.Error, r.Output = true, validText(o.Output), validText(o.Status), failureToProto(o.Error), outputToProto(o)
+	r.Citations = convertAll(citationsOf(o), annotationToProto)
+	if a.hasSent(o.Output) {
 		r.Text, r.Output.Output = "", ""
 		for _, b := range r.GetOutput().GetBlocks() {
 			b.Text = ""
@@ -255,7 +249,7 @@ func (a *askStream) final(o *agent.AgentStepOutput, index int64) *pb.AgentRespon
 	return r
 }
 
-// citationsOf gathers the citations of an output, their places counted, in runes, from the beginning of the whole text.
+// citationsOf returns the citations of all blocks. Their indices count runes from the beginning of the whole text.
 func citationsOf(o *agent.AgentStepOutput) []agent.Annotation {
 	var all []agent.Annotation
 	before := 0
@@ -270,15 +264,14 @@ func citationsOf(o *agent.AgentStepOutput) []agent.Annotation {
 				all = append(all, c)
 			}
 		}
-		before += utf.RuneCountInString(b.Text)
+		before += utf8.RuneCountInString(b.Text)
 	}
 	return all
 }
 
-func shiftIndex(index *int, by int) *int {
+func shiftIndex(index *int, offset int) *int {
 	if index == nil {
 		return nil
 	}
-	n := *index + by
-	return &n
+	return new(*index + offset)
 }

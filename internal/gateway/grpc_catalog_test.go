@@ -19,8 +19,8 @@ import (
 )
 
 func TestGRPCCatalogReads(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	conn := d.dial()
 	c, ctx := pb.NewCatalogClient(conn), t.Context()
 	acme := metadata.AppendToOutgoingContext(ctx, "turnstone-tenant", "acme")
@@ -84,7 +84,7 @@ func TestGRPCCatalogReads(t *testing.T) {
 }
 
 func TestGRPCCatalogWrites(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	c, ctx := pb.NewCatalogClient(d.dial()), t.Context()
 	files := []*pb.Manifest{{Name: "a.yaml", Data: []byte(manifest)}, {Name: "m.json", Data: []byte(`{"kind":"ModelProfile","name":"m","tenant":"acme"}`)}}
 	dry, err := c.Apply(ctx, &pb.ApplyRequest{Manifests: files, DryRun: true})
@@ -118,8 +118,8 @@ func TestGRPCCatalogWrites(t *testing.T) {
 }
 
 func TestGRPCRoute(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	var asked agent.RouteContext
 	d.catalog.Decide = func(r agent.RouteContext) (agent.RouteDecision, error) {
 		asked = r
@@ -138,8 +138,8 @@ func TestGRPCRoute(t *testing.T) {
 }
 
 func TestGRPCCatalogBadRequests(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	conn := d.dial()
 	c, rt := pb.NewCatalogClient(conn), pb.NewAgentRuntimeClient(conn)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "turnstone-tenant", "default")
@@ -197,7 +197,7 @@ func TestGRPCCatalogBadRequests(t *testing.T) {
 }
 
 func TestGRPCFaults(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	faults := agent.Faults{
 		{File: "a.yaml", Line: 3, Column: 7, Document: "AgentInstance default/writer", Path: "models[0]", Message: "no such model"},
 		{File: "a.yaml", Line: 9, Document: "RouteTable default/main", Message: "names no agent"},
@@ -217,7 +217,7 @@ func TestGRPCFaults(t *testing.T) {
 	require.Len(t, listed, 3)
 	require.Equal(t, "AgentInstance default/writer models[0] no such model", listed[0].GetDocument()+" "+listed[0].GetPath()+" "+listed[0].GetMessage())
 
-	// Very many are more than clients take as headers: the first, and how many more.
+	// Many faults do not fit into the headers of gRPC: the response has the first ones and the number of the others.
 	for range 5000 {
 		faults = append(faults, agent.Fault{File: "c.yaml", Path: "x", Message: strings.Repeat("ü", 300)})
 	}

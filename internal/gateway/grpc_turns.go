@@ -18,7 +18,6 @@ import (
 
 func turnMetadata(id agent.TurnID) metadata.MD { return metadata.Pairs(turnIDHeader, string(id)) }
 
-// Invoke implements the service.
 func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentStepOutput, error) {
 	leave, err := s.enter()
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *grpcServer) Invoke(ctx context.Context, p *pb.TurnRequest) (*pb.AgentSt
 	if err := grpc.SetHeader(ctx, turnMetadata(receipt.TurnID)); err != nil {
 		return nil, fmt.Errorf("set header: %w", err)
 	}
-	ctx, cancel := s.whileOpen(ctx)
+	ctx, cancel := s.streamContext(ctx)
 	defer cancel()
 	end, err := s.await(ctx, caller, receipt)
 	switch {
@@ -50,14 +49,14 @@ func waitingError(r agent.Receipt, pending []agent.Approval) error {
 	return unfinishedError(r, "AWAITING_APPROVAL", agent.StateWaiting, "waits for a person: answer with Decide, then Follow its events", pending)
 }
 
-// unfinishedError answers an Invoke whose turn goes on without its caller. It is no failure of the turn, but a unary call has no other way
-// to say that its answer is not there yet. No client library repeats the call on this status.
+// unfinishedError returns the answer to an Invoke whose turn has no output yet. The turn has not failed, but a unary call cannot say so in
+// another way. No client library repeats the call on this status.
 func unfinishedError(r agent.Receipt, reason, state, message string, pending []agent.Approval) error {
 	st := status.New(codes.FailedPrecondition, fmt.Sprintf("turn %s %s", r.TurnID, message))
 	with, err := st.WithDetails(
 		&errdetails.ErrorInfo{Reason: reason, Domain: errorDomain, Metadata: map[string]string{"turn_id": string(r.TurnID)}},
 		&pb.WaitingTurn{
-			TurnId: string(r.TurnID), SessionId: string(r.SessionID), StreamId: r.StreamID, State: state, Pending: each(pending, approvalToProto),
+			TurnId: string(r.TurnID), SessionId: string(r.SessionID), StreamId: r.StreamID, State: state, Pending: convertAll(pending, approvalToProto),
 		},
 	)
 	if err != nil {
@@ -66,7 +65,6 @@ func unfinishedError(r agent.Receipt, reason, state, message string, pending []a
 	return with.Err()
 }
 
-// Stream implements the service.
 func (s *grpcServer) Stream(p *pb.TurnRequest, out grpc.ServerStreamingServer[pb.Event]) error {
 	leave, err := s.enter()
 	if err != nil {
@@ -77,20 +75,19 @@ func (s *grpcServer) Stream(p *pb.TurnRequest, out grpc.ServerStreamingServer[pb
 	if err != nil {
 		return err
 	}
-	return s.send(out, receipt.TurnID, 0)
+	return s.sendEvents(out, receipt.TurnID, 0)
 }
 
-// Follow implements the service.
 func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[pb.Event]) error {
 	after := p.GetAfterIndex()
 	if after < 0 {
 		return agent.Invalid("after_index", "want 0 or more, got %d", after)
 	}
-	v, err := s.lookup(out.Context(), p.GetTurnId(), agent.ActionTurnsRead)
+	v, err := s.lookup(out.Context(), p.GetTurnId())
 	if err != nil {
 		return err
 	}
-	if over, err := Resumable(&v, after); err != nil || over {
+	if isOver, err := Resumable(&v, after); err != nil || isOver {
 		return err
 	}
 	leave, err := s.enter()
@@ -98,38 +95,33 @@ func (s *grpcServer) Follow(p *pb.FollowRequest, out grpc.ServerStreamingServer[
 		return err
 	}
 	defer leave()
-	return s.send(out, v.TurnID, after)
+	return s.sendEvents(out, v.TurnID, after)
 }
 
-// lookup returns the turn that a message names, as its caller may see it.
-func (s *grpcServer) lookup(ctx context.Context, id string, a agent.Action) (v TurnView, err error) {
-	err = s.onTurn(ctx, id, func(ctx context.Context, caller identity, id agent.TurnID) (err error) {
-		v, err = s.turn(ctx, caller, id, a)
-		return err
-	})
-	return v, err
-}
-
-// onTurn calls do with the caller and the turn that a message names.
-func (s *grpcServer) onTurn(ctx context.Context, id string, do func(ctx context.Context, caller identity, id agent.TurnID) error) error {
-	caller, err := grpcCaller(ctx)
+// lookup returns the turn that a message names, if its caller may read it.
+func (s *grpcServer) lookup(ctx context.Context, id string) (TurnView, error) {
+	turnID, err := turnIDFromProto(id)
 	if err != nil {
-		return err
+		return TurnView{}, err
 	}
-	if id == "" {
-		return agent.Invalid("turn_id", "is empty")
-	}
-	ctx, cancel := s.bounded(ctx)
+	ctx, cancel := s.callContext(ctx)
 	defer cancel()
-	return do(ctx, caller, agent.TurnID(id))
+	return s.turn(ctx, callerOf(ctx), turnID, agent.ActionTurnsRead)
 }
 
-// send copies a turn's events to a stream. The header goes first, so that a client knows the turn before its first event.
-func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.TurnID, after int64) error {
+func turnIDFromProto(id string) (agent.TurnID, error) {
+	if id == "" {
+		return "", agent.Invalid("turn_id", "is empty")
+	}
+	return agent.TurnID(id), nil
+}
+
+// sendEvents copies a turn's events to a stream. The header goes first, so that a client knows the turn before its first event.
+func (s *grpcServer) sendEvents(out grpc.ServerStreamingServer[pb.Event], id agent.TurnID, after int64) error {
 	if err := out.SendHeader(turnMetadata(id)); err != nil {
 		return fmt.Errorf("send header: %w", err)
 	}
-	ctx, cancel := s.whileOpen(out.Context())
+	ctx, cancel := s.streamContext(out.Context())
 	defer cancel()
 	for e, err := range s.cfg.Turns.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
@@ -148,77 +140,70 @@ func (s *grpcServer) send(out grpc.ServerStreamingServer[pb.Event], id agent.Tur
 	return context.Cause(ctx)
 }
 
-// Decide implements the service.
 func (s *grpcServer) Decide(ctx context.Context, p *pb.DecideRequest) (*pb.DecideResponse, error) {
 	d := agent.Decision{
-		ApprovalID: p.GetApprovalId(), Decision: agent.DecisionKind(p.GetDecision()), Args: rawOf(p.GetArgs()),
+		ApprovalID: p.GetApprovalId(), Decision: agent.DecisionKind(p.GetDecision()), Args: jsonFromProto(p.GetArgs()),
 		Message: p.GetMessage(), Remember: p.GetRemember(), By: p.GetBy(),
 	}
-	if err := checkDecision(&d); err != nil { // before the turn's id, as the other door does
+	if err := checkDecision(&d); err != nil { // before the turn's id, as over HTTP
 		return nil, err
 	}
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
-		_, err := s.decide(ctx, caller, id, d)
-		return err
-	})
+	id, err := turnIDFromProto(p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.decide(ctx, callerOf(ctx), id, d)
 	return &pb.DecideResponse{}, err
 }
 
-// Provide implements the service.
 func (s *grpcServer) Provide(ctx context.Context, p *pb.ProvideRequest) (*pb.ProvideResponse, error) {
-	r := agent.ProvidedResult{ToolCallID: agent.CallID(p.GetToolCallId()), Result: rawOf(p.GetResult()), Error: p.GetError()}
+	r := agent.ProvidedResult{ToolCallID: agent.CallID(p.GetToolCallId()), Result: jsonFromProto(p.GetResult()), Error: p.GetError()}
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
 	if err := checkJSON("result", r.Result); err != nil {
 		return nil, err
 	}
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
-		_, err := s.provide(ctx, caller, id, r)
-		return err
-	})
+	id, err := turnIDFromProto(p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.provide(ctx, callerOf(ctx), id, r)
 	return &pb.ProvideResponse{}, err
 }
 
-// Cancel implements the service.
 func (s *grpcServer) Cancel(ctx context.Context, p *pb.CancelRequest) (*pb.CancelResponse, error) {
-	err := s.onTurn(ctx, p.GetTurnId(), func(ctx context.Context, caller identity, id agent.TurnID) error {
-		_, err := s.cancel(ctx, caller, id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
-		return err
-	})
+	id, err := turnIDFromProto(p.GetTurnId())
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.cancel(ctx, callerOf(ctx), id, agent.CancelRequest{Reason: p.GetReason(), By: p.GetBy()})
 	return &pb.CancelResponse{}, err
 }
 
-// GetTurn implements the service.
 func (s *grpcServer) GetTurn(ctx context.Context, p *pb.GetTurnRequest) (*pb.GetTurnResponse, error) {
-	v, err := s.lookup(ctx, p.GetTurnId(), agent.ActionTurnsRead)
+	v, err := s.lookup(ctx, p.GetTurnId())
 	if err != nil {
 		return nil, err
 	}
 	return viewToProto(&v), nil
 }
 
-// GetResult implements the service.
 func (s *grpcServer) GetResult(p *pb.GetResultRequest, out grpc.ServerStreamingServer[pb.GetResultResponse]) error {
-	caller, err := grpcCaller(out.Context())
-	if err != nil {
-		return err
-	}
 	ref, err := resultRef(p.GetRef())
 	if err != nil {
 		return err
 	}
-	ctx, cancel := s.whileOpen(out.Context())
+	ctx, cancel := s.streamContext(out.Context())
 	defer cancel()
-	v, err := s.openResult(ctx, cancel, caller, ref)
+	v, err := s.openResult(ctx, cancel, callerOf(ctx), ref)
 	if err != nil {
 		return err
 	}
 	defer v.Body.Close() //nolint:errcheck // read-only
 	part := &pb.GetResultResponse{Ref: v.Ref, MediaType: mediaTypeOf(v.MediaType), Size: v.Size}
 	for {
-		// Fresh each time: a sent message is gRPC's.
-		buf := make([]byte, s.cfg.Limits.ResultPart)
+		buf := make([]byte, s.cfg.Limits.ResultPart) // gRPC keeps a message that was sent
 		n, err := io.ReadFull(v.Body, buf)
 		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 		if err != nil && !end {

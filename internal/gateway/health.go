@@ -19,32 +19,32 @@ type HealthChecker interface {
 	Health(ctx context.Context) Health
 }
 
-// The states of a [Dependency], and of [Health] as a whole.
+// The states of a [Dependency].
 const (
 	HealthOK       = "ok"
-	HealthDegraded = "degraded" // turns run all the same
+	HealthDegraded = "degraded" // turns can run without it
 	HealthDown     = "down"     // no turn can run until it is back
 )
 
-// Health says whether a turn can run, and in which state the dependencies are.
+// Health is the state of the system and of its dependencies.
 type Health struct {
-	OK           bool // the worker polls and a turn can run
-	Workers      int  // how many jobs this process may have under way; 0: it takes none
+	OK           bool // turns can run
+	Workers      int  // the maximum number of jobs that this process works on at once; 0 if it takes none
 	Dependencies []Dependency
 }
 
-// Dependency is one part of the system that turns need or use.
+// Dependency is a part of the system that turns need or use.
 type Dependency struct {
 	Name   string    // temporal, worker, postgres, event_log, …
 	OK     bool      // State is [HealthOK]
-	State  string    // empty: ok, or degraded where OK is false and the whole is OK
+	State  string    // may be empty: it then follows from OK and [Health.OK]
 	Detail string    // for operators; no secrets
 	Hint   string    // what to do, for everybody; empty if State is ok
-	Since  time.Time // when State became what it is; zero: not known
+	Since  time.Time // when State last changed; zero if unknown
 	Took   time.Duration
 }
 
-// state returns the state of a dependency, also if the port only sets OK.
+// state returns State, or the state that follows from OK if State is empty.
 func (d *Dependency) state(systemOK bool) string {
 	switch {
 	case d.State != "":
@@ -58,7 +58,7 @@ func (d *Dependency) state(systemOK bool) string {
 	}
 }
 
-// The status of GET /health, besides ok and degraded.
+// Further values of the status of GET /health.
 const (
 	healthFailing  = "failing" // no turn can run
 	healthDraining = "draining"
@@ -68,11 +68,11 @@ const (
 type healthBody struct {
 	Status       string           `json:"status"` // ok, degraded, failing or draining
 	Version      string           `json:"version,omitempty"`
-	Workers      int              `json:"workers"` // jobs that this process may have under way
+	Workers      int              `json:"workers"` // as in [Health]
 	Dependencies []DependencyBody `json:"dependencies"`
 }
 
-// DependencyBody is a [Dependency] as JSON.
+// DependencyBody is the JSON of a [Dependency].
 type DependencyBody struct {
 	Name   string     `json:"name"`
 	OK     bool       `json:"ok"`
@@ -83,23 +83,20 @@ type DependencyBody struct {
 	TookMS float64    `json:"took_ms"`
 }
 
-// getHealth is GET /health: 503 only when no turn can run. Everybody sees which dependency is at fault and what to do; addresses and error texts are
-// for operators. Probes may send any parameter.
+// getHealth is GET /health. Its status is 503 if no turn can run. Everybody sees which dependency has failed and what to do; only operators see
+// addresses and error texts. It ignores parameters, which probes may send.
 func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
-	caller, err := callerOf(r.Context())
-	if err != nil {
-		return err
-	}
-	ctx, cancel := s.bounded(r.Context())
+	ctx, cancel := s.callContext(r.Context())
 	defer cancel()
 	h := s.cfg.Health.Health(ctx)
-	operator := !caller.isOfOneTenant() && caller.allowAny(agent.ActionHealthRead)
+	caller := callerOf(ctx)
+	isOperator := !caller.isOfOneTenant() && caller.allowAny(agent.ActionHealthRead)
 	body := healthBody{Status: HealthOK, Workers: h.Workers, Dependencies: make([]DependencyBody, len(h.Dependencies))}
-	if operator {
+	if isOperator {
 		body.Version = s.cfg.Version
 	}
 	for i := range h.Dependencies {
-		body.Dependencies[i] = h.Dependencies[i].body(h.OK, operator)
+		body.Dependencies[i] = h.Dependencies[i].body(h.OK, isOperator)
 		if body.Dependencies[i].State != HealthOK {
 			body.Status = HealthDegraded
 		}
@@ -115,10 +112,10 @@ func (s *httpServer) getHealth(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// body returns a dependency as JSON, with the details if the caller is an operator.
-func (d *Dependency) body(systemOK, operator bool) DependencyBody {
+// body returns the JSON of a dependency. Details are for operators.
+func (d *Dependency) body(systemOK, withDetails bool) DependencyBody {
 	out := DependencyBody{Name: d.Name, OK: d.OK, State: d.state(systemOK), Hint: d.Hint}
-	if !operator {
+	if !withDetails {
 		return out
 	}
 	out.Detail, out.TookMS = d.Detail, float64(d.Took.Microseconds())/1000
@@ -134,7 +131,7 @@ type grpcHealth struct {
 	*Gateway
 }
 
-// Check implements the service. It knows "" and the two services of turnstone.v1.
+// Check knows the service "" and the two services of turnstone.v1.
 func (h *grpcHealth) Check(ctx context.Context, p *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	switch name := p.GetService(); name {
 	case "", pb.AgentRuntime_ServiceDesc.ServiceName, pb.Catalog_ServiceDesc.ServiceName:
@@ -145,7 +142,7 @@ func (h *grpcHealth) Check(ctx context.Context, p *grpc_health_v1.HealthCheckReq
 }
 
 func (h *grpcHealth) check(ctx context.Context) *grpc_health_v1.HealthCheckResponse {
-	ctx, cancel := h.bounded(ctx)
+	ctx, cancel := h.callContext(ctx)
 	defer cancel()
 	state := grpc_health_v1.HealthCheckResponse_NOT_SERVING
 	if h.closing.Err() == nil && h.cfg.Health.Health(ctx).OK {
@@ -154,9 +151,9 @@ func (h *grpcHealth) check(ctx context.Context) *grpc_health_v1.HealthCheckRespo
 	return &grpc_health_v1.HealthCheckResponse{Status: state}
 }
 
-// Watch implements the service. It sends the state at once and after every change.
+// Watch sends the state at once and after every change.
 func (h *grpcHealth) Watch(p *grpc_health_v1.HealthCheckRequest, out grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	ctx, cancel := h.whileOpen(out.Context())
+	ctx, cancel := h.streamContext(out.Context())
 	defer cancel()
 	if _, err := h.Check(out.Context(), p); err != nil {
 		// The protocol wants an unknown service watched, not refused.

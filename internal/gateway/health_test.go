@@ -12,19 +12,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// patient is a runtime with a health of the test's choice.
-type patient struct {
+// fixedHealth has a Health that a test sets.
+type fixedHealth struct {
 	*gatewaytest.Runtime
 
 	health gateway.Health
 }
 
-func (p *patient) Health(context.Context) gateway.Health { return p.health }
+func (p *fixedHealth) Health(context.Context) gateway.Health { return p.health }
 
 func TestHealth(t *testing.T) {
 	since := time.Date(2026, 11, 3, 4, 5, 6, 789, time.UTC)
-	rt := &patient{Runtime: gatewaytest.New()}
-	d := open(t, func(c *gateway.Config) {
+	rt := &fixedHealth{Runtime: gatewaytest.New()}
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Health = rt
 		c.Auth = gatewaytest.Credentials{"ops": gatewaytest.Caller(agent.AnyTenant, "ops", "health.read")}
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Paths that more than one file names.
+// Paths that several files use.
 const (
 	pathHealth  = "/health"
 	pathMetrics = "/metrics"
@@ -25,27 +25,24 @@ const (
 // turnIDHeader names the turn that a response is about.
 const turnIDHeader = "Turnstone-Turn-Id"
 
-// httpServer is the HTTP door.
+// httpServer serves the API over HTTP.
 type httpServer struct {
 	*Gateway
 
 	guard guard
 	mux   *http.ServeMux
-	paths map[string]methods // by their patterns
+	paths map[string]methods // by the patterns of the mux
 }
 
 func newHTTPServer(g *Gateway) *http.Server {
 	s := &httpServer{
-		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins, anyHost: g.cfg.Auth != nil}, mux: http.NewServeMux(),
+		Gateway: g, guard: guard{hosts: g.cfg.AllowedHosts, origins: g.cfg.AllowedOrigins, allowsAnyHost: g.cfg.Auth != nil}, mux: http.NewServeMux(),
 		paths: map[string]methods{},
 	}
 	s.routeResources()
 	s.mount(g.cfg.Doors)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		caller, err := callerOf(r.Context())
-		if err == nil && caller.anonymous != nil {
-			err = caller.anonymous
-		}
+		err := callerOf(r.Context()).anonymous
 		if err == nil {
 			err = s.noSuchPath(r.URL.Path)
 		}
@@ -58,7 +55,7 @@ func newHTTPServer(g *Gateway) *http.Server {
 	return &http.Server{
 		Handler:           s.handler(),
 		ReadHeaderTimeout: g.cfg.Limits.ReadTimeout,
-		ReadTimeout:       g.cfg.Limits.ReadTimeout, // boundBody lifts it when the request has arrived: else it would end streams
+		ReadTimeout:       g.cfg.Limits.ReadTimeout, // boundBody removes it when the request has arrived: it would end streams
 		IdleTimeout:       g.cfg.Limits.IdleTimeout,
 		MaxHeaderBytes:    g.cfg.Limits.HeaderBytes,
 		ErrorLog:          log,
@@ -69,8 +66,8 @@ func newHTTPServer(g *Gateway) *http.Server {
 	}
 }
 
-// handler returns the server, within the configured middleware for traces. The mux writes the route into a copy of the request, so the
-// middleware reads it from there.
+// handler returns the server inside the configured middleware for traces, which reads the route from the Pattern of its own request. The mux
+// sets that of a copy.
 func (s *httpServer) handler() http.Handler {
 	if s.cfg.Trace == nil {
 		return s
@@ -81,7 +78,7 @@ func (s *httpServer) handler() http.Handler {
 	}))
 }
 
-// routeResources registers the paths of all resources. Those of optional ports exist only if the port does.
+// routeResources registers the paths of all resources, those of optional ports only if there is the port.
 func (s *httpServer) routeResources() {
 	s.routeTurns()
 	s.routeResults()
@@ -113,12 +110,12 @@ func (s *httpServer) routeResources() {
 	}
 }
 
-// routeOperations registers the paths for those who run the system.
+// routeOperations registers the paths for operators.
 func (s *httpServer) routeOperations() {
-	s.route("/v1/doctor", methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postDoctor), agent.ActionDoctorRun)})
+	s.route("/v1/doctor", methods{http.MethodPost: requires(s.serve(tenantUnambiguous, s.postDoctor), agent.ActionDoctorRun)})
 	s.route(pathHealth, methods{http.MethodGet: {required: requirement{public: true}, handle: s.getHealth}})
 	s.route("/v1/whoami", methods{http.MethodGet: {
-		required: requirement{anyCredential: true}, handle: s.answerPlain(tenantAgreed, s.getWhoami),
+		required: requirement{anyCredential: true}, handle: s.answerWithoutQuery(tenantUnambiguous, s.getWhoami),
 	}})
 	if s.cfg.Metrics != nil {
 		s.route(pathMetrics, methods{http.MethodGet: {
@@ -130,19 +127,19 @@ func (s *httpServer) routeOperations() {
 		}})
 	}
 	if s.cfg.Audit != nil {
-		s.route("/v1/audit", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getAudit), agent.ActionAuditRead)})
+		s.route("/v1/audit", methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.getAudit), agent.ActionAuditRead)})
 	}
 	if s.cfg.Usage != nil {
-		s.route("/v1/usage", methods{http.MethodGet: requires(s.answer(tenantEither, s.getUsage), agent.ActionUsageRead)})
+		s.route("/v1/usage", methods{http.MethodGet: requires(s.answer(tenantHeaderFirst, s.getUsage), agent.ActionUsageRead)})
 	}
 }
 
-// errorBody is the body of every response that is an error.
+// errorBody is the body of an error response.
 type errorBody struct {
 	Error *agent.Failure `json:"error"`
 }
 
-// write answers with JSON. An error of writing is the client's going away and of no interest.
+// write writes a JSON response. It ignores errors, because they only mean that the client has left.
 func (s *httpServer) write(w http.ResponseWriter, status int, v any) {
 	body, err := EncodeJSON(v)
 	if err != nil {
@@ -158,13 +155,13 @@ func (s *httpServer) write(w http.ResponseWriter, status int, v any) {
 	_, _ = bytes.NewReader(body).WriteTo(w)
 }
 
-// extendWrite gives the client another WriteTimeout to take what comes next.
+// extendWrite gives the client another WriteTimeout to read the next bytes.
 func (s *httpServer) extendWrite(w http.ResponseWriter) {
-	// An error means that the writer has no deadlines, as in a test with a recorder.
+	// It fails only for a writer without deadlines, such as a recorder.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.cfg.Limits.WriteTimeout))
 }
 
-// EncodeJSON returns JSON on one line, ending in a newline, without HTML escapes: nobody embeds this in a page.
+// EncodeJSON returns the JSON of v on one line, with a newline at its end and without HTML escapes.
 func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := newEncoder(&b).Encode(v); err != nil {
@@ -179,7 +176,7 @@ func newEncoder(w io.Writer) *json.Encoder {
 	return e
 }
 
-// retrySeconds renders a Retry-After, rounding up so that nobody comes too early.
+// retrySeconds returns the value of a Retry-After header, in full seconds, rounded up.
 func retrySeconds(d time.Duration) string {
 	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }

@@ -17,8 +17,8 @@ import (
 
 const planHash = "sha256:00000000000000000000000000000000000000000000000000000000000000aa"
 
-// stock fills the catalog of a door.
-func (d *door) stock() {
+// fillCatalog fills the catalog of a gateway.
+func (d *testGateway) fillCatalog() {
 	d.catalog.NodeList = []agent.NodeInfo{
 		{NodeID: "agent", Version: "1", Type: agent.NodeAgent, Properties: json.RawMessage(`{"type":"object"}`)},
 		{NodeID: "agent", Version: "2", Type: agent.NodeAgent, Labels: map[string]string{"stage": "beta", "team": "core"}},
@@ -53,8 +53,8 @@ func document(kind agent.Kind, tenant, name, version, source string) agent.Docum
 }
 
 func TestCatalogLists(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	names := func(a answer, list string) []string {
 		t.Helper()
 		require.Equal(t, 200, a.status, "%s", a.body)
@@ -106,9 +106,9 @@ func TestCatalogLists(t *testing.T) {
 	}
 }
 
-// Clients in typed languages break on null lists; JavaScript ones on numbers that are strings.
+// Lists are never null, and numbers are never strings.
 func TestCatalogJSON(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	require.JSONEq(t, `{"agents":[],"next_page_token":"","revision":1}`, string(d.send("GET", "/v1/agents", "").body))
 	require.JSONEq(t, `{"nodes":[],"next_page_token":"","revision":1}`, string(d.send("GET", "/v1/catalog/nodes", "").body))
 	require.JSONEq(t, `{"documents":[],"next_page_token":"","revision":1}`, string(d.send("GET", "/v1/catalog/documents", "").body))
@@ -128,8 +128,8 @@ func TestCatalogJSON(t *testing.T) {
 }
 
 func TestCatalogDocument(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	for path, want := range map[string]string{
 		"AgentInstance/analyst": "AgentInstance default/analyst", "AgentInstance/clerk?tenant=acme": "AgentInstance acme/clerk",
 		"AgentInstance/shared?tenant=*": "AgentInstance */shared", "AgentInstance/shared?tenant=acme": "AgentInstance acme/shared",
@@ -146,14 +146,13 @@ func TestCatalogDocument(t *testing.T) {
 		"Agent/analyst": "invalid kind", "AgentInstance/analyst?version=1": "invalid version", "NodeDefinition/agent": "invalid version",
 		"AgentInstance/analyst?tenant=a%20b": "invalid tenant", "AgentInstance/analyst?teant=x": "invalid teant",
 	} {
-		f := d.send("GET", "/v1/catalog/documents/"+path, "").failure(t)
-		require.Equal(t, want, f.Type+" "+f.Field, path)
+		require.Equal(t, want, d.send("GET", "/v1/catalog/documents/"+path, "").fault(t), path)
 	}
 }
 
 func TestCatalogPlans(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	for _, path := range []string{"/v1/catalog/plans/" + planHash, "/v1/catalog/agents/analyst/plan", "/v1/catalog/agents/analyst/plan?tenant=default"} {
 		a := d.send("GET", path, "")
 		require.Equal(t, 200, a.status, "%s", a.body)
@@ -190,7 +189,7 @@ type: agent
 `
 
 func TestCatalogApply(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	for _, media := range []string{"application/yaml", "text/yaml", "application/x-yaml", "application/yaml; charset=utf-8"} {
 		a := d.send("POST", "/v1/catalog/apply?dry_run=true&name=a.yaml", manifest, "Content-Type", media)
 		require.Equal(t, 200, a.status, "%s", a.body)
@@ -226,7 +225,7 @@ func TestCatalogApply(t *testing.T) {
 	require.Equal(t, "writer", list[0].Name)
 	require.NotNil(t, list[0].Artifact)
 
-	// The same again, in JSON, in both of its forms, changes nothing.
+	// The same documents in JSON change nothing.
 	body, err := json.Marshal(map[string]any{
 		"files": []map[string]string{{"name": "b.yaml", "data": manifest}}, "documents": []any{map[string]any{"kind": "ModelProfile", "name": "m"}},
 		"delete": []any{}, "base_revision": 2, "by": "bob", "comment": "in JSON", "prune": false, "dry_run": false, "publish": false,
@@ -242,7 +241,7 @@ func TestCatalogApply(t *testing.T) {
 	applied := d.catalog.Applied()
 	require.Equal(t, []string{"b.yaml", "documents[0]"}, []string{applied[len(applied)-1].Files[0].Name, applied[len(applied)-1].Files[1].Name})
 
-	// Nothing but what is pruned or deleted; keys get the caller's tenant.
+	// Keys without a tenant get the caller's.
 	a = d.send("POST", "/v1/catalog/apply", `{"delete":[{"kind":"ModelProfile","name":"m"},{"kind":"NodeDefinition","name":"poet","version":"1","tenant":"x"}]}`)
 	require.Equal(t, 200, a.status, "%s", a.body)
 	require.Equal(t, 200, d.send("POST", "/v1/catalog/apply?prune=true", "", "Content-Type", "application/yaml").status)
@@ -251,8 +250,8 @@ func TestCatalogApply(t *testing.T) {
 }
 
 func TestCatalogDelete(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	a := d.send("DELETE", "/v1/catalog/documents/AgentInstance/clerk?tenant=acme&dry_run=true", "")
 	require.Equal(t, 200, a.status, "%s", a.body)
 	require.Contains(t, string(a.body), `"action":"deleted"`)
@@ -277,8 +276,8 @@ func TestCatalogDelete(t *testing.T) {
 }
 
 func TestCatalogBadRequests(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 100_000 })
-	d.stock()
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.BodyBytes = 100_000 })
+	d.fillCatalog()
 	yaml := []string{"Content-Type", "application/yaml"}
 	labels := "?label=a" + strings.Repeat("&label=a", 1)
 	many := ""
@@ -311,7 +310,6 @@ func TestCatalogBadRequests(t *testing.T) {
 		"tenant":               {request: "GET /v1/agents?tenant=a%20b", want: "400 tenant"},
 		"two tenants":          {request: "GET /v1/agents?tenant=a", header: []string{"Turnstone-Tenant", "b"}, want: "400 tenant"},
 		"every tenant's head":  {request: "GET /v1/agents", header: []string{"Turnstone-Tenant", "*"}, want: "400 tenant"},
-		"parameter":            {request: "GET /v1/agents?nod=x", want: "400 nod"},
 		"parameter twice":      {request: "GET /v1/agents?node=x&node=y", want: "400 node"},
 		"query":                {request: "GET /v1/agents?node=%zz", want: "400 "},
 		"after":                {request: "GET /v1/catalog/stream?after=x", want: "400 after"},
@@ -335,7 +333,6 @@ func TestCatalogBadRequests(t *testing.T) {
 		"comment":            {request: "POST /v1/catalog/apply", body: `{"prune":true,"comment":"\u0000"}`, want: "400 comment"},
 		"query besides JSON": {request: "POST /v1/catalog/apply?dry_run=true", body: `{"prune":true}`, want: "400 dry_run"},
 		"dry run":            {request: "POST /v1/catalog/apply?dry_run=perhaps", body: manifest, header: yaml, want: "400 dry_run"},
-		"dry-run":            {request: "POST /v1/catalog/apply?dry-run=true", body: manifest, header: yaml, want: "400 dry-run"},
 		"content type":       {request: "POST /v1/catalog/apply", body: manifest, header: []string{"Content-Type", "text/plain"}, want: "415 "},
 		"large":              {request: "POST /v1/catalog/apply", body: strings.Repeat("#", 100_001), header: yaml, want: "413 "},
 		"large JSON":         {request: "POST /v1/catalog/apply", body: `{"by":"` + strings.Repeat("#", 100_001), want: "413 "},
@@ -370,7 +367,7 @@ func TestCatalogBadRequests(t *testing.T) {
 }
 
 func TestCatalogErrors(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	var refuse error
 	d.catalog.Refuse = func(agent.ApplyRequest) error { return refuse }
 	faults := agent.Faults{
@@ -400,8 +397,8 @@ func TestCatalogErrors(t *testing.T) {
 }
 
 func TestPublishAndRoute(t *testing.T) {
-	d := open(t, nil)
-	d.stock()
+	d := startGateway(t, nil)
+	d.fillCatalog()
 	for _, body := range []string{`{"agent":"analyst","by":"ann"}`, `{"agent":"analyst","tenant":"default"}`} {
 		a := d.send("POST", "/v1/catalog/publish", body)
 		require.Equal(t, 200, a.status, "%s", a.body)

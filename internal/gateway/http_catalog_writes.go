@@ -12,7 +12,7 @@ import (
 
 // ManifestBody is a manifest in an [ApplyBody].
 type ManifestBody struct {
-	Name string `json:"name,omitempty"` // for faults
+	Name string `json:"name,omitempty"` // as faults name it
 	Data string `json:"data"`           // YAML or JSON text
 }
 
@@ -29,7 +29,7 @@ type ApplyBody struct {
 	Comment      string              `json:"comment,omitempty"`
 }
 
-// request returns the request with a manifest for each inline document, so that faults name the document.
+// request returns the request. Each inline document becomes a manifest, so that faults name it.
 func (b *ApplyBody) request() (agent.ApplyRequest, error) {
 	r := agent.ApplyRequest{
 		Delete: b.Delete, Prune: b.Prune, DryRun: b.DryRun, Publish: b.Publish, By: b.By, Comment: b.Comment,
@@ -50,7 +50,7 @@ func (b *ApplyBody) request() (agent.ApplyRequest, error) {
 	return r, nil
 }
 
-// postApply is POST /v1/catalog/apply: a JSON body that says everything, or a YAML manifest with the rest in the query.
+// postApply is POST /v1/catalog/apply. The body is an [ApplyBody] without query, or a YAML manifest whose options are in the query.
 func (s *httpServer) postApply(c *Call) (any, error) {
 	read := c.readApply
 	if isYAML(c.r) {
@@ -64,10 +64,10 @@ func (s *httpServer) postApply(c *Call) (any, error) {
 }
 
 func (c *Call) readApply() (agent.ApplyRequest, error) {
-	if err := CheckContentType(c.r); err != nil { // before the query, which is right for YAML
+	if err := CheckContentType(c.r); err != nil { // before the query, which would be valid with YAML
 		return agent.ApplyRequest{}, err
 	}
-	if err := c.query.end(); err != nil { // a JSON body says everything
+	if err := c.query.validate(); err != nil {
 		return agent.ApplyRequest{}, err
 	}
 	var body ApplyBody
@@ -97,7 +97,7 @@ func (c *Call) readManifest() (agent.ApplyRequest, error) {
 	}
 	request.FromEmpty = q.values.Has("base_revision") && request.BaseRevision == 0
 	name := q.text("name", maxToken)
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return request, err
 	}
 	data, err := c.ReadBody()
@@ -111,7 +111,7 @@ func (c *Call) readManifest() (agent.ApplyRequest, error) {
 }
 
 func (s *httpServer) answerApply(c *Call, request agent.ApplyRequest) (any, error) {
-	result, err := s.apply(c.r.Context(), c.caller, "files", request)
+	result, err := s.apply(c.callContext(), c.caller, "files", request)
 	result.Changes = orEmpty(result.Changes)
 	return result, err
 }
@@ -123,7 +123,7 @@ func (s *httpServer) deleteDocument(c *Call) (any, error) {
 		Delete: []agent.DocumentKey{c.documentKey()}, BaseRevision: q.number("base_revision"), DryRun: q.bool("dry_run"),
 		By: q.text("by", maxText), Comment: q.text("comment", maxComment),
 	}
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return nil, err
 	}
 	return s.answerApply(c, request)
@@ -139,11 +139,11 @@ func (s *httpServer) postPublish(c *Call) (any, error) {
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
-	info, err := s.publish(c.r.Context(), c.caller, body.Tenant, body.Agent, body.By)
+	info, err := s.publish(c.callContext(), c.caller, body.Tenant, body.Agent, body.By)
 	return agentBody(info), err
 }
 
-// postRoute is POST /v1/routes/dry-run. The message is accepted, so that the body of a turn will do, and ignored.
+// postRoute is POST /v1/routes/dry-run. It ignores the message, which is allowed so that clients can send the body of a turn.
 func (s *httpServer) postRoute(c *Call) (any, error) {
 	var body struct {
 		Agent     string                  `json:"agent,omitempty"`
@@ -155,7 +155,7 @@ func (s *httpServer) postRoute(c *Call) (any, error) {
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
-	decision, err := s.explain(c.r.Context(), c.caller, "http", agent.RouteContext{
+	decision, err := s.explain(c.callContext(), c.caller, "http", agent.RouteContext{
 		InvocationContext: body.Context, Agent: body.Agent, SessionID: body.SessionID, Channel: body.Channel,
 	})
 	return struct {

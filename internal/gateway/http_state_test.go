@@ -15,7 +15,7 @@ import (
 )
 
 func TestGetTurn(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t","context":{"tenant":"acme"}}`)
 	d.rt.Emit("t", gatewaytest.Status(agent.StatusRunning))
 	a := d.send("GET", "/v1/turns/t", "")
@@ -33,7 +33,7 @@ func TestGetTurn(t *testing.T) {
 }
 
 func TestActions(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	var decided agent.Decision
 	var provided agent.ProvidedResult
 	var cancelled agent.CancelRequest
@@ -98,7 +98,7 @@ func TestActions(t *testing.T) {
 }
 
 func TestReads(t *testing.T) {
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "up 1\n") })
 		c.Limits.MessagePage = 2
 	})

@@ -20,8 +20,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// door is a gateway on loopback ports over a scripted runtime.
-type door struct {
+// testGateway is a gateway on loopback ports with fake ports.
+type testGateway struct {
 	*gateway.Gateway
 
 	rt      *gatewaytest.Runtime
@@ -30,7 +30,7 @@ type door struct {
 	t       *testing.T
 }
 
-func open(t *testing.T, change func(*gateway.Config)) *door {
+func startGateway(t *testing.T, change func(*gateway.Config)) *testGateway {
 	t.Helper()
 	rt, catalog := gatewaytest.New(), &gatewaytest.Catalog{}
 	cfg := gateway.Config{GRPCAddr: "127.0.0.1:0", Ports: gatewaytest.Ports(rt, catalog), Version: "test"}
@@ -38,11 +38,11 @@ func open(t *testing.T, change func(*gateway.Config)) *door {
 		change(&cfg)
 	}
 	g := gatewaytest.Serve(t, cfg)
-	return &door{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
+	return &testGateway{Gateway: g, rt: rt, catalog: catalog, url: "http://" + g.HTTPAddr(), t: t}
 }
 
-// says makes every turn answer with text.
-func says(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.TurnRequest) {
+// answerWith returns a script that ends every turn with text.
+func answerWith(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.TurnRequest) {
 	return func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, text) }
 }
 
@@ -52,14 +52,14 @@ type answer struct {
 	body   []byte
 }
 
-func (d *door) send(method, path, body string, header ...string) answer {
+func (d *testGateway) send(method, path, body string, header ...string) answer {
 	d.t.Helper()
 	status, answered, data := gatewaytest.Send(d.t, method, d.url+path, body, header...)
 	return answer{status, answered, data}
 }
 
-// sendAs is send with an API key; empty: without one.
-func (d *door) sendAs(key, method, path, body string, header ...string) answer {
+// sendAs is send with an API key, unless key is empty.
+func (d *testGateway) sendAs(key, method, path, body string, header ...string) answer {
 	d.t.Helper()
 	if key != "" {
 		header = append(header, "X-Api-Key", key)
@@ -67,19 +67,18 @@ func (d *door) sendAs(key, method, path, body string, header ...string) answer {
 	return d.send(method, path, body, header...)
 }
 
-// json returns the body as an object.
+// json returns the body as an object, nil without a body.
 func (a answer) json() map[string]any {
 	var object map[string]any
 	_ = json.Unmarshal(a.body, &object) // nil without a body
 	return object
 }
 
-// fault returns type and field of an error.
-func (a answer) fault() string {
-	f, _ := a.json()["error"].(map[string]any)
-	field, _ := f["field"].(string)
-	kind, _ := f["type"].(string)
-	return kind + " " + field
+// fault returns the type and the field of an error.
+func (a answer) fault(t *testing.T) string {
+	t.Helper()
+	f := a.failure(t)
+	return f.Type + " " + f.Field
 }
 
 func (a answer) failure(t *testing.T) agent.Failure {
@@ -101,8 +100,8 @@ func decode[T any](t *testing.T, a answer) T {
 }
 
 func TestPostTurnWaitsForTheResult(t *testing.T) {
-	d := open(t, nil)
-	d.rt.Script = says("here are three flights")
+	d := startGateway(t, nil)
+	d.rt.Script = answerWith("here are three flights")
 	a := d.send("POST", "/v1/turns", `{"agent":"analyst","message":"fetch flights","session_id":"s1","context":{"tenant":"acme"}}`,
 		"Idempotency-Key", "k1", "Content-Type", "application/json; charset=utf-8")
 	require.Equal(t, 200, a.status, "%s", a.body)
@@ -110,7 +109,7 @@ func TestPostTurnWaitsForTheResult(t *testing.T) {
 	require.Equal(t, "/v1/turns/turn-1", a.header.Get("Location"))
 	require.NotEmpty(t, a.header.Get("X-Request-Id"))
 
-	// Every field of the output is present, lists as lists.
+	// Every field of the output is present, and lists are not null.
 	fields := decode[map[string]json.RawMessage](t, a)
 	for _, name := range []string{
 		"turn_id", "session_id", "agent", "agent_instance_id", "status", "output", "blocks", "structured", "result_ref",
@@ -129,7 +128,7 @@ func TestPostTurnWaitsForTheResult(t *testing.T) {
 	require.Equal(t, "acme", e.Request.Context.Tenant)
 	require.Equal(t, "k1", e.Request.IdempotencyKey)
 
-	// The same key joins the same turn.
+	// A request with the same key joins the turn.
 	again := d.send("POST", "/v1/turns", `{"message":"fetch flights"}`, "Idempotency-Key", "k1", "Turnstone-Tenant", "acme")
 	require.Equal(t, string(a.body), string(again.body))
 }
@@ -169,7 +168,7 @@ func TestPostTurnEndsAndStates(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := open(t, nil)
+			d := startGateway(t, nil)
 			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { c.script(rt, id) }
 			a := d.send("POST", "/v1/turns", `{"message":"x"}`)
 			require.Equal(t, c.status, a.status, "%s", a.body)
@@ -179,7 +178,7 @@ func TestPostTurnEndsAndStates(t *testing.T) {
 }
 
 func TestRepeatedRequestIgnoresPausesOfThePast(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	approval := &agent.Approval{ApprovalID: "a1", ToolName: "send_mail"}
 	a := d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t"}`)
 	require.Equal(t, 202, a.status)
@@ -195,15 +194,15 @@ func TestRepeatedRequestIgnoresPausesOfThePast(t *testing.T) {
 }
 
 func TestWaitHasAnEnd(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.WaitTimeout = 10 * time.Millisecond })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.WaitTimeout = 10 * time.Millisecond })
 	a := d.send("POST", "/v1/turns", `{"message":"x"}`)
 	require.Equal(t, 202, a.status)
 	require.Contains(t, string(a.body), `"state":"running"`)
 }
 
 func TestBadRequests(t *testing.T) {
-	d := open(t, nil)
-	d.rt.Script = says("never")
+	d := startGateway(t, nil)
+	d.rt.Script = answerWith("never")
 	d.rt.Refuse = func(e agent.Envelope) error {
 		switch {
 		case e.Request.Agent == "nobody":
@@ -292,7 +291,7 @@ func TestBadRequests(t *testing.T) {
 }
 
 func TestUnknownPathsAndMethods(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	for _, path := range []string{"/", "/v1", "/v1/nope", "/v1/turns/x/nope", "/metrics"} {
 		a := d.send("GET", path, "")
 		require.Equal(t, 404, a.status, path)
@@ -316,10 +315,10 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 	}
 }
 
-// meter counts what is read of an endless body.
-type meter struct{ read atomic.Int64 }
+// endlessBody counts the bytes that are read of it.
+type endlessBody struct{ read atomic.Int64 }
 
-func (m *meter) Read(p []byte) (int, error) {
+func (m *endlessBody) Read(p []byte) (int, error) {
 	for i := range p {
 		p[i] = 'x'
 	}
@@ -327,12 +326,28 @@ func (m *meter) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// sendBeforeReading sends a complete request before it reads the response, and returns the status.
+func (d *testGateway) sendBeforeReading(path, contentType string, size int64) int {
+	d.t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(d.t.Context(), "tcp", d.HTTPAddr())
+	require.NoError(d.t, err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n", path, contentType, size)
+	require.NoError(d.t, err)
+	_, err = io.Copy(conn, io.LimitReader(&endlessBody{}, size))
+	require.NoError(d.t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(d.t, err)
+	require.NoError(d.t, resp.Body.Close())
+	return resp.StatusCode
+}
+
 func TestTooLargeBodyIsNotRead(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 1 << 20 })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.BodyBytes = 1 << 20 })
 	const size = 50 << 20
 	for name, length := range map[string]int64{"known length": size, "unknown length": -1} {
 		t.Run(name, func(t *testing.T) {
-			body := &meter{}
+			body := &endlessBody{}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/turns",
 				io.LimitReader(io.MultiReader(strings.NewReader(`{"message":"`), body), size))
 			require.NoError(t, err)
@@ -349,26 +364,15 @@ func TestTooLargeBodyIsNotRead(t *testing.T) {
 		})
 	}
 
-	// A client that reads nothing before it has sent everything gets its answer too.
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "POST /v1/turns HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
-	require.NoError(t, err)
-	_, err = io.Copy(conn, io.LimitReader(&meter{}, size))
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	require.Equal(t, 413, resp.StatusCode)
-	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 413, d.sendBeforeReading("/v1/turns", "application/json", size))
 
-	d.rt.Script = says("ok")
+	d.rt.Script = answerWith("ok")
 	a := d.send("POST", "/v1/turns", `{"message":"`+strings.Repeat("x", 1<<19)+`"}`)
 	require.Equal(t, 200, a.status, "a body within the bound passes")
 }
 
 func TestRequestIDs(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	require.Equal(t, "mine-1", d.send("GET", "/health", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"))
 	got := d.send("GET", "/health", "", "X-Request-Id", `"><script>`).header.Get("X-Request-Id")
 	require.NotContains(t, got, "script")
@@ -376,7 +380,7 @@ func TestRequestIDs(t *testing.T) {
 }
 
 func TestPanicIsAnInternalError(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Refuse = func(agent.Envelope) error { panic("secret") }
 	f := d.send("POST", "/v1/turns", `{"message":"x"}`).failure(t)
 	require.Equal(t, "internal", f.Type)

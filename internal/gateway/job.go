@@ -16,20 +16,20 @@ import (
 
 const pathTestChat = "/test/chat"
 
-// endingGrace is how long a job is waited for after its timeout. The turn ends by itself at the timeout.
+// endingGrace is how much longer than its timeout a job is awaited. Its turn ends by itself at the timeout.
 const endingGrace = 10 * time.Second
 
-// jobState is the body of a 202 about a job: its turn goes on, and GET /v1/turns/{id} has its state.
+// jobState is the body of a response with status 202 about a job whose turn goes on.
 type jobState struct {
 	JobID string `json:"job_id"`
 	turnState
 }
 
-// postTestChat is POST /test/chat: a job, run as one from the queue, answered with the result message. It is
-// ?prompt= without a body, or a body: {prompt, session_id?, agent?, timeout_sec?, context?}, or a whole job message.
+// postTestChat is POST /test/chat. It runs a job as if it came from the queue, and responds with the result message. The job is ?prompt=, or a
+// body {prompt, session_id?, agent?, timeout_sec?, context?}, or a body with a complete job message.
 func (s *httpServer) postTestChat(c *Call) error {
 	prompt := c.query.text("prompt", job.MaxPromptBytes)
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return err
 	}
 	body, err := c.ReadBody()
@@ -46,7 +46,7 @@ func (s *httpServer) postTestChat(c *Call) error {
 	}
 	defer leave()
 	e := j.Envelope(c.Tenant())
-	receipt, err := s.accept(c.bounded(), c.caller, &e)
+	receipt, err := s.accept(c.callContext(), c.caller, &e)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *httpServer) postTestChat(c *Call) error {
 }
 
 func (s *httpServer) awaitJob(c *Call, j *job.Job, receipt agent.Receipt) error {
-	ctx, cancel := s.whileOpen(c.r.Context())
+	ctx, cancel := s.streamContext(c.r.Context())
 	defer cancel()
 	timeout := time.Duration(j.TimeoutSec)*time.Second + endingGrace
 	ctx, cancelWait := context.WithTimeout(ctx, min(timeout, s.cfg.Limits.WaitTimeout))
@@ -75,23 +75,24 @@ func (s *httpServer) awaitJob(c *Call, j *job.Job, receipt agent.Receipt) error 
 		s.write(c.w, http.StatusAccepted, body)
 		return nil
 	}
-	call, cancelCall := s.bounded(c.r.Context()) // the first bound may be over
+	callCtx, cancelCall := s.callContext(c.r.Context()) // not c.callContext, which may have ended during the wait
 	defer cancelCall()
-	meta, err := s.cfg.Results.ResultMetadata(call, c.caller.lookupTenant(), receipt.TurnID)
-	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // one that was refused, or terminated, may have left no row
+	meta, err := s.cfg.Results.ResultMetadata(callCtx, c.caller.lookupTenant(), receipt.TurnID)
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound { // a refused or terminated turn may have no metadata
 		return err
 	}
 	s.write(c.w, http.StatusOK, job.ResultOf(j, end.Output, meta, end.At))
 	return nil
 }
 
-// jobOf reads the job of a request: the prompt of its query, or its body, but not both.
+// jobOf returns the job of a request, from the prompt of its query or from its body, but not both.
 func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
-	inQuery, fields := c.query.values.Has("prompt"), map[string]json.RawMessage{}
-	switch given := len(bytes.TrimSpace(body)) > 0; {
-	case given && inQuery:
+	fields := map[string]json.RawMessage{}
+	hasPrompt, hasBody := c.query.values.Has("prompt"), len(bytes.TrimSpace(body)) > 0
+	switch {
+	case hasPrompt && hasBody:
 		return job.Job{}, agent.Invalid("prompt", "is in the query: give it there or in a body, not both")
-	case given:
+	case hasBody:
 		if err := CheckContentType(c.r); err != nil {
 			return job.Job{}, err
 		}
@@ -104,7 +105,7 @@ func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
 		if err := checkForeignFields(c.caller, fields); err != nil {
 			return job.Job{}, err
 		}
-	case !inQuery:
+	case !hasPrompt:
 		return job.Job{}, agent.Invalid("prompt", "is missing: give it in the query or in a JSON body")
 	default:
 		fields["prompt"] = jsonString(prompt)
@@ -112,16 +113,16 @@ func jobOf(c *Call, prompt string, body []byte) (job.Job, error) {
 	return completeJob(fields)
 }
 
-// checkForeignFields refuses fields that no job has but callers would expect to count. Other unknown fields are allowed.
+// checkForeignFields refuses stream_to and foreign tenants, which a job does not have. It ignores other unknown fields.
 func checkForeignFields(caller identity, fields map[string]json.RawMessage) error {
-	inside := map[string]json.RawMessage{}
+	jobContext := map[string]json.RawMessage{}
 	if !isAbsent(fields["context"]) {
-		_ = json.Unmarshal(fields["context"], &inside) // Parse says what is wrong with it
+		_ = json.Unmarshal(fields["context"], &jobContext) // job.Parse returns the error
 	}
-	if !isAbsent(fields["stream_to"]) || !isAbsent(inside["stream_to"]) {
+	if !isAbsent(fields["stream_to"]) || !isAbsent(jobContext["stream_to"]) {
 		return errStreamTo()
 	}
-	for field, raw := range map[string]json.RawMessage{"tenant": fields["tenant"], "context.tenant": inside["tenant"]} {
+	for field, raw := range map[string]json.RawMessage{"tenant": fields["tenant"], "context.tenant": jobContext["tenant"]} {
 		var named string
 		if isAbsent(raw) || json.Unmarshal(raw, &named) != nil {
 			continue
@@ -133,31 +134,31 @@ func checkForeignFields(caller identity, fields map[string]json.RawMessage) erro
 	return nil
 }
 
-// completeJob makes a job of a message that may lack version and job id, and may have session_id and agent outside of context.
+// completeJob returns the job of a message that may lack version and job_id, and may have session_id and agent outside of context.
 func completeJob(fields map[string]json.RawMessage) (job.Job, error) {
 	for name, fallback := range map[string]string{"version": job.Version, "job_id": uuid.NewString()} {
 		if isAbsent(fields[name]) {
 			fields[name] = jsonString(fallback)
 		}
 	}
-	moved := map[string]string{}
+	moved := map[string]string{} // the original names of fields, by their path in the job
 	for _, name := range []string{"session_id", "agent"} {
 		if isAbsent(fields[name]) {
 			continue
 		}
-		inside := map[string]json.RawMessage{}
-		if !isAbsent(fields["context"]) && json.Unmarshal(fields["context"], &inside) != nil {
-			break // Parse says what is wrong with it
+		jobContext := map[string]json.RawMessage{}
+		if !isAbsent(fields["context"]) && json.Unmarshal(fields["context"], &jobContext) != nil {
+			break // job.Parse returns the error
 		}
-		if !isAbsent(inside[name]) {
+		if !isAbsent(jobContext[name]) {
 			return job.Job{}, agent.Invalid(name, "is given in context too")
 		}
-		inside[name] = fields[name]
-		whole, err := json.Marshal(inside)
+		jobContext[name] = fields[name]
+		raw, err := json.Marshal(jobContext)
 		if err != nil {
 			return job.Job{}, agent.Invalid("context", "%w", err)
 		}
-		fields["context"] = whole
+		fields["context"] = raw
 		moved["context."+name] = name
 		delete(fields, name)
 	}
@@ -179,7 +180,7 @@ func isAbsent(raw json.RawMessage) bool { return len(raw) == 0 || bytes.Equal(ra
 func jsonString(text string) json.RawMessage {
 	raw, err := json.Marshal(text)
 	if err != nil {
-		return nil // no string fails
+		return nil // cannot happen for a string
 	}
 	return raw
 }

@@ -16,8 +16,8 @@ import (
 )
 
 func TestTestChat(t *testing.T) {
-	d := open(t, nil)
-	d.rt.Script = says("three flights")
+	d := startGateway(t, nil)
+	d.rt.Script = answerWith("three flights")
 	a := d.send("POST", "/test/chat?prompt="+url.QueryEscape("fetch flights,\nsort by price"), "")
 	require.Equal(t, 200, a.status, "%s", a.body)
 	r, err := job.ParseResult(a.body)
@@ -36,16 +36,16 @@ func TestTestChat(t *testing.T) {
 	require.Equal(t, "fetch flights,\nsort by price", e.Request.Message)
 	require.Equal(t, r.JobID, e.Request.Context.Metadata[agent.MetaJobID])
 
-	// Without an id each is a job of its own.
+	// Jobs without an id get different ids.
 	again := d.send("POST", "/test/chat?prompt=x", "", "Content-Type", "application/x-www-form-urlencoded") // as curl -d '' says
 	require.Equal(t, 200, again.status)
 	require.NotEqual(t, r.JobID, decode[job.Result](t, again).JobID)
 }
 
-// A whole job message submits exactly what the bridge would, and the short form what its long form would.
+// A complete job message submits the envelope of the job queue, and so does the short form.
 func TestTestChatIsAJob(t *testing.T) {
-	d := open(t, nil)
-	d.rt.Script = says("done")
+	d := startGateway(t, nil)
+	d.rt.Script = answerWith("done")
 	const message = `{"version":"1.7","job_id":"job 7","run_id":"run-1","node_id":"n","workflow_tag":"main","workflow_owner":"ann","prompt":"go",
 		"context":{"session_id":"s-1","agent":"analyst","workflow_state":{"step":5},"unheard_of":1,
 		"previous_results":[{"node_id":"f","result_ref":"cas://x","preview":{"count":150}}]},"timeout_sec":60,"retry_count":2,"priority":"high"}`
@@ -53,9 +53,9 @@ func TestTestChatIsAJob(t *testing.T) {
 	require.Equal(t, 200, a.status, "%s", a.body)
 	j, err := job.Parse([]byte(message))
 	require.NoError(t, err)
-	require.Equal(t, sealed(j.Envelope("acme"), d.rt.Submitted()[0]), d.rt.Submitted()[0])
+	require.Equal(t, withCaller(j.Envelope("acme"), d.rt.Submitted()[0]), d.rt.Submitted()[0])
 
-	// The same job joins its turn.
+	// A request with the same job joins its turn.
 	again := d.send("POST", "/test/chat", message, "Turnstone-Tenant", "acme")
 	require.Equal(t, 200, again.status)
 	first, second := decode[job.Result](t, a), decode[job.Result](t, again)
@@ -69,12 +69,12 @@ func TestTestChatIsAJob(t *testing.T) {
 		"context":{"session_id":"s-2","agent":"analyst","workflow_state":{"a":1}}}`))
 	require.NoError(t, err)
 	all := d.rt.Submitted()
-	require.Equal(t, sealed(j.Envelope("default"), all[len(all)-1]), all[len(all)-1])
+	require.Equal(t, withCaller(j.Envelope("default"), all[len(all)-1]), all[len(all)-1])
 }
 
-// TestTestChatOfTwoTenants: what one calls its job is nothing to the other, neither a conflict nor an answer.
+// Jobs of different tenants may have the same id.
 func TestTestChatOfTwoTenants(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
 		rt.Say(id, "for "+r.Context.Tenant)
 	}
@@ -90,8 +90,8 @@ func TestTestChatOfTwoTenants(t *testing.T) {
 	require.Len(t, d.rt.Submitted(), 4, "the fourth joins the first")
 }
 
-// sealed is an envelope with what the door puts on it besides.
-func sealed(e, got agent.Envelope) agent.Envelope {
+// withCaller returns an envelope with the caller that the gateway adds to it.
+func withCaller(e, got agent.Envelope) agent.Envelope {
 	e.Principal = agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant, Scopes: []string{"*"}}
 	e.RequestID, e.Remote = got.RequestID, got.Remote
 	return e
@@ -113,7 +113,7 @@ func TestTestChatEnds(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := open(t, func(cfg *gateway.Config) { cfg.Limits.WaitTimeout = 300 * time.Millisecond })
+			d := startGateway(t, func(cfg *gateway.Config) { cfg.Limits.WaitTimeout = 300 * time.Millisecond })
 			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { c.script(rt, id) }
 			a := d.send("POST", "/test/chat", `{"prompt":"go","job_id":"x"}`)
 			require.Equal(t, c.status, a.status, "%s", a.body)
@@ -130,7 +130,7 @@ func TestTestChatEnds(t *testing.T) {
 }
 
 func TestTestChatFaults(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.BodyBytes = 2 << 20; c.AllowedHosts = nil })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.BodyBytes = 2 << 20; c.AllowedHosts = nil })
 	d.rt.Refuse = func(e agent.Envelope) error {
 		switch e.Request.Agent {
 		case "nobody":
@@ -153,8 +153,6 @@ func TestTestChatFaults(t *testing.T) {
 		"blank prompt":      {"", `{"prompt":" "}`, nil, 400, "prompt"},
 		"no prompt":         {"", `{}`, nil, 400, "prompt"},
 		"both":              {"?prompt=x", `{"prompt":"x"}`, nil, 400, "prompt"},
-		"twice":             {"?prompt=x&prompt=y", "", nil, 400, "prompt"},
-		"other parameter":   {"?promt=x", "", nil, 400, "promt"},
 		"no object":         {"", `[1]`, nil, 400, ""},
 		"null":              {"", `null`, nil, 400, ""},
 		"malformed":         {"", `{"prompt":`, nil, 400, "prompt"},
@@ -188,16 +186,4 @@ func TestTestChatFaults(t *testing.T) {
 		})
 	}
 	require.Empty(t, d.rt.Submitted(), "nothing ran")
-	require.Equal(t, 405, d.send("GET", "/test/chat?prompt=x", "").status)
-}
-
-func TestTestChatPlaces(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
-	first := make(chan answer, 1)
-	go func() { first <- d.send("POST", "/test/chat", `{"prompt":"go","job_id":"x"}`) }()
-	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
-	require.Equal(t, 429, d.send("POST", "/test/chat?prompt=y", "").status)
-	require.Len(t, d.rt.Submitted(), 1, "a refusal means that nothing runs")
-	d.rt.Say("job-x", "done")
-	require.Equal(t, 200, (<-first).status)
 }

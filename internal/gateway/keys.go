@@ -10,31 +10,31 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Keys is the port that creates, rotates and revokes API keys for the caller by. A key of another tenant is [agent.CodeNotFound], with the same
-// text as one that does not exist. A caller cannot create or rotate a key that has permissions the caller lacks: [agent.CodeDenied], with the field.
+// Keys is the port of API keys. An unknown key and another tenant's are [agent.CodeNotFound] with the same text. To create or rotate a key with
+// permissions that the caller lacks is [agent.CodeDenied] with the field.
 type Keys interface {
-	CreateKey(ctx context.Context, by agent.Principal, r agent.KeyRequest) (agent.NewKey, error)
-	RotateKey(ctx context.Context, by agent.Principal, id string, overlap time.Duration) (agent.NewKey, error)
-	RevokeKey(ctx context.Context, by agent.Principal, id string) (agent.APIKey, error)
-	// ListKeys lists the keys of a tenant, or of [agent.AnyTenant], in the order of their ids, after an id.
+	CreateKey(ctx context.Context, caller agent.Principal, r agent.KeyRequest) (agent.NewKey, error)
+	RotateKey(ctx context.Context, caller agent.Principal, id string, overlap time.Duration) (agent.NewKey, error)
+	RevokeKey(ctx context.Context, caller agent.Principal, id string) (agent.APIKey, error)
+	// ListKeys lists the keys of a tenant, or of all tenants for [agent.AnyTenant], by id and after an id.
 	ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error)
 }
 
-// maxKeyPage is the most keys that a page has.
+// maxKeyPage is the maximum number of keys in a page.
 const maxKeyPage = 500
 
-// defaultOverlap is how long a rotated key stays valid if the request does not say.
+// defaultOverlap is how long a rotated key stays valid by default.
 const defaultOverlap = 24 * time.Hour
 
 const pathKeys = "/v1/keys"
 
 func (s *httpServer) routeKeys() {
 	s.route(pathKeys, methods{
-		http.MethodGet:  requires(s.answer(tenantAgreed, s.getKeys), agent.ActionKeysRead),
-		http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postKey), agent.ActionKeysWrite),
+		http.MethodGet:  requires(s.answer(tenantUnambiguous, s.getKeys), agent.ActionKeysRead),
+		http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.postKey), agent.ActionKeysWrite),
 	})
-	s.route(pathKeys+"/{id}", methods{http.MethodDelete: requires(s.answerPlain(tenantAgreed, s.deleteKey), agent.ActionKeysWrite)})
-	s.route(pathKeys+"/{id}/rotate", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.rotateKey), agent.ActionKeysWrite)})
+	s.route(pathKeys+"/{id}", methods{http.MethodDelete: requires(s.answerWithoutQuery(tenantUnambiguous, s.deleteKey), agent.ActionKeysWrite)})
+	s.route(pathKeys+"/{id}/rotate", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.rotateKey), agent.ActionKeysWrite)})
 }
 
 // KeyBody is the body of POST /v1/keys.
@@ -48,14 +48,14 @@ type KeyBody struct {
 	ExpiresIn string         `json:"expires_in,omitempty"` // a duration: 720h
 }
 
-// getKeys is GET /v1/keys?page_size=&page_token=. A credential of every tenant gets the keys of all tenants, unless it names one.
+// getKeys is GET /v1/keys?page_size=&page_token=. Without a tenant, a credential of every tenant gets the keys of all tenants.
 func (s *httpServer) getKeys(c *Call) (any, error) {
 	page := c.query.page()
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
 	size := min(page.Size, maxKeyPage)
-	found, err := s.cfg.Keys.ListKeys(c.bounded(), c.caller.lookupTenant(), page.Token, size)
+	found, err := s.cfg.Keys.ListKeys(c.callContext(), c.caller.lookupTenant(), page.Token, size)
 	next := ""
 	if len(found) == size {
 		next = found[size-1].ID
@@ -66,7 +66,7 @@ func (s *httpServer) getKeys(c *Call) (any, error) {
 	}{orEmpty(found), next}, err
 }
 
-// postKey is POST /v1/keys. Only this answer holds the key.
+// postKey is POST /v1/keys. Only this response holds the key.
 func (s *httpServer) postKey(c *Call) (any, error) {
 	var body KeyBody
 	if err := c.decode(&body); err != nil {
@@ -79,13 +79,13 @@ func (s *httpServer) postKey(c *Call) (any, error) {
 		Name: body.Name, Tenant: cmp.Or(body.Tenant, c.Tenant()), Subject: body.Subject, Role: body.Role, Flags: body.Flags, Scopes: body.Scopes,
 	}
 	var err error
-	if request.ExpiresIn, err = duration("expires_in", body.ExpiresIn, 0); err != nil {
+	if request.ExpiresIn, err = parseDuration("expires_in", body.ExpiresIn, 0); err != nil {
 		return nil, err
 	}
-	if body.ExpiresIn != "" && request.ExpiresIn == 0 { // 0 would make one that never expires
+	if body.ExpiresIn != "" && request.ExpiresIn == 0 { // for the port, 0 means never
 		return nil, agent.Invalid("expires_in", "is 0: leave it out for a key that never expires")
 	}
-	key, err := s.cfg.Keys.CreateKey(c.bounded(), c.caller.principal, request)
+	key, err := s.cfg.Keys.CreateKey(c.callContext(), c.caller.principal, request)
 	c.caller.auditKey(key.ID, facts{"create": clip.Bytes(body.Name, maxText), "for": clip.Bytes(request.Tenant, maxText), "scopes": key.Scopes}, err)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *httpServer) postKey(c *Call) (any, error) {
 	return key, nil
 }
 
-// auditKey records a change of a key, or that it was denied.
+// auditKey records a change of a key, its failure or its denial.
 func (c identity) auditKey(id string, detail facts, err error) {
 	if agent.CodeOf(err) == agent.CodeDenied {
 		c.audit(agent.AuditDenied, agent.ActionKeysWrite, "key/"+id, detail)
@@ -104,7 +104,7 @@ func (c identity) auditKey(id string, detail facts, err error) {
 	c.auditChange(agent.ActionKeysWrite, "key/"+id, detail, err)
 }
 
-// rotateKey is POST /v1/keys/{id}/rotate with the body {"overlap":"24h"}, which may be left out.
+// rotateKey is POST /v1/keys/{id}/rotate with the optional body {"overlap":"24h"}.
 func (s *httpServer) rotateKey(c *Call) (any, error) {
 	var body struct {
 		Overlap string `json:"overlap,omitempty"`
@@ -112,12 +112,12 @@ func (s *httpServer) rotateKey(c *Call) (any, error) {
 	if err := c.decodeIfAny(&body); err != nil {
 		return nil, err
 	}
-	overlap, err := duration("overlap", body.Overlap, defaultOverlap)
+	overlap, err := parseDuration("overlap", body.Overlap, defaultOverlap)
 	if err != nil {
 		return nil, err
 	}
 	id := c.r.PathValue("id")
-	key, err := s.cfg.Keys.RotateKey(c.bounded(), c.caller.keyOwner(), id, overlap)
+	key, err := s.cfg.Keys.RotateKey(c.callContext(), c.caller.keyOwner(), id, overlap)
 	c.caller.auditKey(id, facts{"rotate": key.ID}, err)
 	if err != nil {
 		return nil, err
@@ -126,15 +126,15 @@ func (s *httpServer) rotateKey(c *Call) (any, error) {
 	return key, nil
 }
 
-// deleteKey is DELETE /v1/keys/{id}: every process refuses the key within seconds. Its record stays.
+// deleteKey is DELETE /v1/keys/{id}. Every process refuses the key within seconds. Its record stays.
 func (s *httpServer) deleteKey(c *Call) (any, error) {
 	id := c.r.PathValue("id")
-	ended, err := s.cfg.Keys.RevokeKey(c.bounded(), c.caller.keyOwner(), id)
+	revoked, err := s.cfg.Keys.RevokeKey(c.callContext(), c.caller.keyOwner(), id)
 	c.caller.auditKey(id, facts{"revoke": true}, err)
-	return ended, err
+	return revoked, err
 }
 
-// keyOwner returns the principal in the tenant that the request names.
+// keyOwner returns the principal of the caller, with the tenant of the request.
 func (c identity) keyOwner() agent.Principal {
 	p := c.principal
 	if c.tenant != "" && !p.Trusted() {
@@ -143,14 +143,13 @@ func (c identity) keyOwner() agent.Principal {
 	return p
 }
 
-// duration parses a duration; d is the default.
-func duration(field, text string, d time.Duration) (time.Duration, error) {
+func parseDuration(field, text string, fallback time.Duration) (time.Duration, error) {
 	if text == "" {
-		return d, nil
+		return fallback, nil
 	}
-	v, err := time.ParseDuration(text)
-	if err != nil || v < 0 {
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
 		return 0, agent.Invalid(field, "want a duration such as 90s or 24h, got %.60q", text)
 	}
-	return v, nil
+	return d, nil
 }

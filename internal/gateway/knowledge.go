@@ -13,22 +13,22 @@ import (
 
 // Bounds of requests about knowledge.
 const (
-	maxMetadata = 8 << 10
-	maxQuestion = 4 << 10
+	maxMetadata = 8 << 10 // bytes
+	maxQuestion = 4 << 10 // bytes
 	maxPassages = 100
 )
 
-// Knowledge is the port of knowledge collections. [agent.CodeNotFound] with Field "collection" for one that the catalog does not have.
+// Knowledge is the port of knowledge collections. A collection that the catalog does not have is [agent.CodeNotFound] with Field "collection".
 type Knowledge interface {
-	// AddKnowledge reads a file to its end and stores its documents: one, or many of a JSONL file. Documents that are stored already with the
-	// same content stay as they are. [agent.CodeInvalid] for a format that is not supported or cannot be read; [agent.CodeOverflow] for
-	// one that is too large. An error of Body is returned unchanged.
+	// AddKnowledge reads a file to its end and stores its documents: those of a JSONL file, or the file as one. Documents that are stored with
+	// the same content stay unchanged. An unsupported or unreadable format is [agent.CodeInvalid], a file that is too large
+	// [agent.CodeOverflow]. Errors of Body are returned unchanged.
 	AddKnowledge(ctx context.Context, k KnowledgeAdd) ([]agent.KnowledgeDocument, error)
-	// Knowledge lists the documents of a collection after an id, by id, at most limit of them.
+	// Knowledge lists at most limit documents of a collection by id, after an id.
 	Knowledge(ctx context.Context, tenant, collection, after string, limit int) (agent.KnowledgePage, error)
-	// DeleteKnowledge deletes a document. [agent.CodeNotFound] for one that does not exist.
+	// DeleteKnowledge deletes a document. An unknown document is [agent.CodeNotFound].
 	DeleteKnowledge(ctx context.Context, tenant, collection, id string) error
-	// SearchKnowledge finds the topK best passages, as an agent of the collection would; topK 0 is as many as an agent gets.
+	// SearchKnowledge returns the topK best passages. With topK 0 it returns as many as an agent gets.
 	SearchKnowledge(ctx context.Context, tenant, collection, text string, topK int) ([]agent.Passage, error)
 }
 
@@ -36,10 +36,10 @@ type Knowledge interface {
 type KnowledgeAdd struct {
 	Tenant     string
 	Collection string
-	ID         string          // of the document; empty: made of the source, or of the content
-	Title      string          // empty: the document's own
-	Source     string          // URL or file name, for citations; its extension helps when the MIME type does not
-	MIMEType   string          // without parameters; empty: not known
+	ID         string          // of the document; empty: derived from the source or the content
+	Title      string          // empty: the title in the document
+	Source     string          // URL or file name, for citations; its extension is used if there is no MIME type
+	MIMEType   string          // without parameters; empty if unknown
 	Metadata   json.RawMessage // an object, or nil
 	Body       io.Reader
 }
@@ -47,20 +47,20 @@ type KnowledgeAdd struct {
 func (s *httpServer) routeKnowledge() {
 	const one = "/v1/knowledge/{collection}"
 	s.route(one+"/documents", methods{
-		http.MethodGet:  requires(s.answer(tenantAgreed, s.getKnowledge), agent.ActionKnowledgeRead),
-		http.MethodPost: requires(s.answer(tenantAgreed, s.postKnowledge), agent.ActionKnowledgeWrite),
+		http.MethodGet:  requires(s.answer(tenantUnambiguous, s.getKnowledge), agent.ActionKnowledgeRead),
+		http.MethodPost: requires(s.answer(tenantUnambiguous, s.postKnowledge), agent.ActionKnowledgeWrite),
 	})
-	s.route(one+"/documents/{id...}", methods{http.MethodDelete: requires(s.answer(tenantAgreed, s.deleteKnowledge), agent.ActionKnowledgeWrite)})
-	s.route(one+"/search", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.searchKnowledge), agent.ActionKnowledgeRead)})
+	s.route(one+"/documents/{id...}", methods{http.MethodDelete: requires(s.answer(tenantUnambiguous, s.deleteKnowledge), agent.ActionKnowledgeWrite)})
+	s.route(one+"/search", methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.searchKnowledge), agent.ActionKnowledgeRead)})
 }
 
 // knowledgeBody is the body of GET and POST /v1/knowledge/{collection}/documents.
 type knowledgeBody struct {
 	Documents []agent.KnowledgeDocument `json:"documents"`
-	Next      *string                   `json:"next_page_token,omitempty"` // of a list
+	Next      *string                   `json:"next_page_token,omitempty"` // nil for POST
 }
 
-// collection returns the collection of the path if the caller may do a to it.
+// collection returns the collection of the path, if the caller may do a to it.
 func (c *Call) collection(a agent.Action) (string, error) {
 	name := c.r.PathValue("collection")
 	if !agent.ValidName(name) {
@@ -69,8 +69,8 @@ func (c *Call) collection(a agent.Action) (string, error) {
 	return name, c.Allow(a, name)
 }
 
-// postKnowledge is POST /v1/knowledge/{collection}/documents?id=&title=&source=&metadata=. The body is the file itself, passed on as it
-// arrives; its Content-Type is the file's.
+// postKnowledge is POST /v1/knowledge/{collection}/documents?id=&title=&source=&metadata=. The body is the file, which is passed on as it
+// arrives, and Content-Type is its type.
 func (s *httpServer) postKnowledge(c *Call) (any, error) {
 	collection, err := c.collection(agent.ActionKnowledgeWrite)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *httpServer) postKnowledge(c *Call) (any, error) {
 		Tenant: c.Tenant(), Collection: collection, ID: q.text("id", maxToken), Title: q.text("title", maxToken),
 		Source: q.text("source", maxToken), Metadata: q.object("metadata", maxMetadata),
 	}
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return nil, err
 	}
 	if k.MIMEType, err = fileType(c.r.Header.Get("Content-Type")); err != nil {
@@ -100,14 +100,14 @@ func (s *httpServer) postKnowledge(c *Call) (any, error) {
 	file := s.newUpload(c.w, c.r)
 	k.Body = file
 	documents, err := s.cfg.Knowledge.AddKnowledge(ctx, k)
-	if file.err != nil { // the cause of the port's error
+	if file.err != nil { // the port may not have returned it
 		err = file.err
 	}
 	c.caller.auditChange(agent.ActionKnowledgeWrite, collection, facts{"add": len(documents), "id": clip.Bytes(k.ID, maxText)}, err)
 	return knowledgeBody{Documents: orEmpty(documents)}, err
 }
 
-// fileType returns the MIME type of an upload without its parameters, empty for a type that says nothing.
+// fileType returns the MIME type of an upload without parameters, empty if the header is absent or a client's default.
 func fileType(value string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -116,7 +116,7 @@ func fileType(value string) (string, error) {
 	switch {
 	case err != nil:
 		return "", agent.Invalid("", "malformed Content-Type %.100q", value)
-	case media == "application/octet-stream", media == "application/x-www-form-urlencoded": // the latter is what curl says by itself
+	case media == "application/octet-stream", media == "application/x-www-form-urlencoded": // the latter is curl's default
 		return "", nil
 	}
 	return media, nil
@@ -129,10 +129,10 @@ func (s *httpServer) getKnowledge(c *Call) (any, error) {
 		return nil, err
 	}
 	page := c.query.page()
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Knowledge.Knowledge(c.bounded(), c.Tenant(), collection, page.Token, page.Size)
+	found, err := s.cfg.Knowledge.Knowledge(c.callContext(), c.Tenant(), collection, page.Token, page.Size)
 	return knowledgeBody{Documents: orEmpty(found.Documents), Next: &found.Next}, err
 }
 
@@ -140,7 +140,7 @@ func (s *httpServer) getKnowledge(c *Call) (any, error) {
 func (s *httpServer) deleteKnowledge(c *Call) (any, error) {
 	collection, err := c.collection(agent.ActionKnowledgeWrite)
 	if err == nil {
-		err = c.query.end()
+		err = c.query.validate()
 	}
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *httpServer) deleteKnowledge(c *Call) (any, error) {
 	if id == "" || checkLine("", id, maxToken) != nil {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "no document %.140q", id)
 	}
-	err = s.cfg.Knowledge.DeleteKnowledge(c.bounded(), c.Tenant(), collection, id)
+	err = s.cfg.Knowledge.DeleteKnowledge(c.callContext(), c.Tenant(), collection, id)
 	c.caller.auditChange(agent.ActionKnowledgeWrite, collection, facts{"delete": clip.Bytes(id, maxText)}, err)
 	return struct {
 		Collection string `json:"collection"`
@@ -164,7 +164,7 @@ func (s *httpServer) searchKnowledge(c *Call) (any, error) {
 		return nil, err
 	}
 	text, topK := c.query.text("q", maxQuestion), c.query.number("top_k")
-	switch err := c.query.end(); {
+	switch err := c.query.validate(); {
 	case err != nil:
 		return nil, err
 	case text == "":
@@ -172,7 +172,7 @@ func (s *httpServer) searchKnowledge(c *Call) (any, error) {
 	case topK > maxPassages:
 		return nil, agent.Invalid("top_k", "want 1 to %d, got %d", maxPassages, topK)
 	}
-	passages, err := s.cfg.Knowledge.SearchKnowledge(c.bounded(), c.Tenant(), collection, text, int(topK))
+	passages, err := s.cfg.Knowledge.SearchKnowledge(c.callContext(), c.Tenant(), collection, text, int(topK))
 	return struct {
 		Passages []agent.Passage `json:"passages"`
 	}{orEmpty(passages)}, err

@@ -1,11 +1,9 @@
 package gateway_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,7 +17,7 @@ import (
 )
 
 // do sends a request whose body may be a stream.
-func (d *door) do(ctx context.Context, method, path string, body io.Reader) *http.Response {
+func (d *testGateway) do(ctx context.Context, method, path string, body io.Reader) *http.Response {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, d.url+path, body)
 	require.NoError(d.t, err)
@@ -35,7 +33,7 @@ type documentList struct {
 }
 
 func TestKnowledge(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Collections = []string{"handbook"}
 	const path = "/v1/knowledge/handbook/documents"
 	a := d.send("POST", path+"?id=a%2Fb&title=Rules&source=docs/rules.md&metadata=%7B%22team%22%3A%22x%22%7D", "# Be kind\n",
@@ -77,7 +75,7 @@ func TestKnowledge(t *testing.T) {
 }
 
 func TestKnowledgeFaults(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Collections = []string{"handbook"}
 	cases := map[string]struct {
 		method, path, contentType string
@@ -91,8 +89,6 @@ func TestKnowledgeFaults(t *testing.T) {
 		"unknown, delete":      {"DELETE", "nope/documents/x", "", 404, "collection"},
 		"no document":          {"DELETE", "handbook/documents/x", "", 404, ""},
 		"no id":                {"DELETE", "handbook/documents/", "", 404, ""},
-		"delete by parameter":  {"DELETE", "handbook/documents/x?id=y", "", 400, "id"},
-		"misspelt":             {"POST", "handbook/documents?tilte=x", "", 400, "tilte"},
 		"metadata no object":   {"POST", "handbook/documents?metadata=[1]", "", 400, "metadata"},
 		"metadata no JSON":     {"POST", "handbook/documents?metadata={", "", 400, "metadata"},
 		"metadata null":        {"POST", "handbook/documents?metadata=null", "", 400, "metadata"},
@@ -104,8 +100,6 @@ func TestKnowledgeFaults(t *testing.T) {
 		"negative":             {"GET", "handbook/search?q=x&top_k=-1", "", 400, "top_k"},
 		"long question":        {"GET", "handbook/search?q=" + strings.Repeat("x", 5000), "", 400, "q"},
 		"page size":            {"GET", "handbook/documents?page_size=5000", "", 400, "page_size"},
-		"two tenants":          {"POST", "handbook/documents?tenant=a&tenant=b", "", 400, "tenant"},
-		"method":               {"PUT", "handbook/documents", "", 405, ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,15 +113,16 @@ func TestKnowledgeFaults(t *testing.T) {
 		})
 	}
 	require.JSONEq(t, `{"documents":[],"next_page_token":""}`, string(d.send("GET", "/v1/knowledge/handbook/documents", "").body), "nothing was stored")
+	require.Equal(t, 404, d.sendBeforeReading("/v1/knowledge/nope/documents", "text/plain", 32<<20))
 }
 
 func TestUploadIsBounded(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.UploadBytes = 1 << 20; c.Limits.ReadTimeout = 100 * time.Millisecond })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.UploadBytes = 1 << 20; c.Limits.ReadTimeout = 100 * time.Millisecond })
 	d.rt.Collections = []string{"handbook"}
 	const size = 50 << 20
 	for name, length := range map[string]int64{"known length": size, "unknown length": -1} {
 		t.Run(name, func(t *testing.T) {
-			body := &meter{}
+			body := &endlessBody{}
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, d.url+"/v1/knowledge/handbook/documents?id=a", io.LimitReader(body, size))
 			require.NoError(t, err)
 			req.ContentLength = length
@@ -141,15 +136,15 @@ func TestUploadIsBounded(t *testing.T) {
 			require.Less(t, body.read.Load(), int64(size-1), "the client should have been stopped early")
 		})
 	}
-	// One that is refused for another reason before it was read gets that reason.
-	resp := d.do(t.Context(), "POST", "/v1/knowledge/nope/documents?id=a", io.LimitReader(&meter{}, size))
+	// An error that is found before the body is read comes first.
+	resp := d.do(t.Context(), "POST", "/v1/knowledge/nope/documents?id=a", io.LimitReader(&endlessBody{}, size))
 	require.Equal(t, 404, resp.StatusCode)
-	// A body over http's own bound for JSON, but within this one, passes.
+	// A body of the maximum size is accepted.
 	a := d.send("POST", "/v1/knowledge/handbook/documents?id=a", strings.Repeat("x", 1<<20))
 	require.Equal(t, 200, a.status)
 	require.Contains(t, string(a.body), fmt.Sprintf(`"bytes":%d`, 1<<20))
 
-	// A client that falls silent is not waited for, and nothing of it is stored.
+	// A client that stops sending is refused, and nothing is stored.
 	in, out := io.Pipe()
 	defer out.Close()
 	go func() { _, _ = out.Write([]byte("half of it")) }()
@@ -163,38 +158,21 @@ func TestUploadIsBounded(t *testing.T) {
 	require.NotContains(t, string(d.send("GET", "/v1/knowledge/handbook/documents", "").body), "half")
 }
 
-// careless takes what it can read of a file for all of it.
-type careless struct{ *gatewaytest.Runtime }
+// ignoringKnowledge ignores errors of reading a file.
+type ignoringKnowledge struct{ *gatewaytest.Runtime }
 
-func (careless) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]agent.KnowledgeDocument, error) {
+func (ignoringKnowledge) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]agent.KnowledgeDocument, error) {
 	_, _ = io.Copy(io.Discard, k.Body)
 	return []agent.KnowledgeDocument{{ID: "half"}}, nil
 }
 
-func TestAnUploadThatBrokeOffIsNoSuccess(t *testing.T) {
-	d := open(t, func(c *gateway.Config) {
+func TestBrokenUploadIsAnError(t *testing.T) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Limits.UploadBytes = 1000
-		c.Knowledge = careless{gatewaytest.New()}
+		c.Knowledge = ignoringKnowledge{gatewaytest.New()}
 	})
-	resp := d.do(t.Context(), "POST", "/v1/knowledge/handbook/documents?id=a", io.LimitReader(&meter{}, 1001))
+	resp := d.do(t.Context(), "POST", "/v1/knowledge/handbook/documents?id=a", io.LimitReader(&endlessBody{}, 1001))
 	require.Equal(t, 413, resp.StatusCode)
-	resp = d.do(t.Context(), "POST", "/v1/knowledge/handbook/documents?id=a", io.LimitReader(&meter{}, 1000))
+	resp = d.do(t.Context(), "POST", "/v1/knowledge/handbook/documents?id=a", io.LimitReader(&endlessBody{}, 1000))
 	require.Equal(t, 200, resp.StatusCode)
-}
-
-// A client that reads nothing before it has sent everything learns why it was refused.
-func TestRefusedUploadIsAnswered(t *testing.T) {
-	d := open(t, nil)
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
-	require.NoError(t, err)
-	defer conn.Close()
-	const size = 32 << 20
-	_, err = fmt.Fprintf(conn, "POST /v1/knowledge/nope/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)
-	require.NoError(t, err)
-	_, err = io.Copy(conn, io.LimitReader(&meter{}, size))
-	require.NoError(t, err)
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	require.NoError(t, err)
-	require.Equal(t, 404, resp.StatusCode)
-	require.NoError(t, resp.Body.Close())
 }

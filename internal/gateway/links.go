@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Links is the port of the chats that are linked to users. [agent.CodeNotFound] for a link that the tenant does not have.
+// Links is the port of the chats that are linked to users. A link that the tenant does not have is [agent.CodeNotFound].
 type Links interface {
 	CreateLinkCode(ctx context.Context, c agent.LinkCode) error
 	ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error)
@@ -22,26 +22,26 @@ type Links interface {
 	Unlink(ctx context.Context, tenant string, c agent.Chat) error
 }
 
-// LinkChannel is a channel whose chats may be linked.
+// LinkChannel is a channel whose chats can be linked.
 type LinkChannel struct {
-	Name string // as in links: telegram
-	// URL returns where a person follows a code; nil, or an empty result: nowhere.
+	Name string // such as telegram
+	// URL returns the address at which a person uses a code, empty if there is none. It may be nil.
 	URL func(code string) string
-	// Webhook is served at POST /channels/<name>, for callers who know the channel's own secret; nil: there is none.
+	// Webhook, if not nil, is served at POST /channels/<name> without a credential: it authenticates its callers itself.
 	Webhook http.Handler
 }
 
 // Bounds of requests about links.
 const (
-	maxLinkText   = 128
-	maxLinkPage   = 500
-	usualLinkPage = 50
+	maxLinkText     = 128 // bytes
+	maxLinkPage     = 500
+	defaultLinkPage = 50
 )
 
-// checkLinkChannels returns an error unless every channel has a valid name of its own.
+// checkLinkChannels returns an error unless every channel has a valid and unique name.
 func checkLinkChannels(channels []LinkChannel) error {
 	for i, c := range channels {
-		if !agent.ValidName(c.Name) || slices.ContainsFunc(channels[:i], func(o LinkChannel) bool { return o.Name == c.Name }) {
+		if !agent.ValidName(c.Name) || slices.ContainsFunc(channels[:i], func(other LinkChannel) bool { return other.Name == c.Name }) {
 			return fmt.Errorf("links: channel %q has no name of its own", c.Name)
 		}
 	}
@@ -51,17 +51,17 @@ func checkLinkChannels(channels []LinkChannel) error {
 func (s *httpServer) routeLinks() {
 	const all = "/v1/links"
 	s.route(all, methods{
-		http.MethodGet:  requires(s.answer(tenantEither, s.getLinks), agent.ActionLinksWrite),
-		http.MethodPost: requires(s.answerPlain(tenantEither, s.postLink), agent.ActionLinksWrite),
+		http.MethodGet:  requires(s.answer(tenantHeaderFirst, s.getLinks), agent.ActionLinksWrite),
+		http.MethodPost: requires(s.answerWithoutQuery(tenantHeaderFirst, s.postLink), agent.ActionLinksWrite),
 	})
-	s.route(all+"/{channel}/{chat_id}", methods{http.MethodDelete: requires(s.answerPlain(tenantEither, s.deleteLink), agent.ActionLinksWrite)})
+	s.route(all+"/{channel}/{chat_id}", methods{http.MethodDelete: requires(s.answerWithoutQuery(tenantHeaderFirst, s.deleteLink), agent.ActionLinksWrite)})
 	for _, channel := range s.cfg.LinkChannels {
 		if channel.Webhook == nil {
 			continue
 		}
 		s.route("/channels/"+channel.Name, methods{http.MethodPost: {
 			required: requirement{public: true},
-			handle: s.serve(tenantEither, func(c *Call) error {
+			handle: s.serve(tenantHeaderFirst, func(c *Call) error {
 				channel.Webhook.ServeHTTP(c.w, c.r)
 				return nil
 			}),
@@ -77,10 +77,10 @@ type LinkRequest struct {
 	Scopes  []string `json:"scopes,omitempty"`
 }
 
-// LinkOffer is a code that links a chat: the answer to POST /v1/links.
+// LinkOffer is the response to POST /v1/links: a code that links a chat.
 type LinkOffer struct {
 	Code      string    `json:"code"`
-	URL       string    `json:"url,omitempty"` // where a person follows it, if anywhere
+	URL       string    `json:"url,omitempty"` // at which a person uses the code
 	ExpiresAt time.Time `json:"expires_at"`
 	Channel   string    `json:"channel"`
 	UserID    string    `json:"user_id"`
@@ -88,13 +88,13 @@ type LinkOffer struct {
 	Scopes    []string  `json:"scopes"`
 }
 
-// postLink is POST /v1/links: a code that links the chat which sends it to the user.
+// postLink is POST /v1/links. It creates a code; the chat that sends the code is linked to the user.
 func (s *httpServer) postLink(c *Call) (any, error) {
 	var body LinkRequest
 	if err := c.decode(&body); err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(s.cfg.LinkChannels, func(o LinkChannel) bool { return o.Name == body.Channel })
+	i := slices.IndexFunc(s.cfg.LinkChannels, func(channel LinkChannel) bool { return channel.Name == body.Channel })
 	if i < 0 {
 		return nil, agent.Invalid("channel", "is %.100q, which is no channel of this service", body.Channel)
 	}
@@ -110,7 +110,7 @@ func (s *httpServer) postLink(c *Call) (any, error) {
 			Chat: agent.Chat{Channel: body.Channel}, Tenant: c.Tenant(), UserID: body.UserID, Role: body.Role, Scopes: body.Scopes, LinkedBy: p.By(),
 		},
 	}
-	if err := s.cfg.Links.CreateLinkCode(c.bounded(), link); err != nil {
+	if err := s.cfg.Links.CreateLinkCode(c.callContext(), link); err != nil {
 		return nil, err
 	}
 	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+body.Channel, nil)
@@ -122,15 +122,15 @@ func (s *httpServer) postLink(c *Call) (any, error) {
 	return out, nil
 }
 
-// completeLink checks user, role and scopes of a link against the credential, and sets those that are missing. Nobody can give more than the
-// credential allows: a user's own credential links chats to this user, in this role, and no scope goes beyond the caller's.
+// completeLink checks user, role and scopes of a link, and sets those that are missing. A link has no permissions beyond the caller's, and a user's
+// own credential links chats to this user only.
 func (c *Call) completeLink(body *LinkRequest) error {
 	p := c.Principal()
-	if own := ownUser(&p); own != "" {
-		if body.UserID != "" && body.UserID != own {
+	if owner := ownUser(&p); owner != "" {
+		if body.UserID != "" && body.UserID != owner {
 			return agent.FieldErrorf(agent.CodeDenied, "user_id", "the credential is the user's own: it links chats to nobody else")
 		}
-		body.UserID, body.Role = own, cmp.Or(body.Role, p.Role)
+		body.UserID, body.Role = owner, cmp.Or(body.Role, p.Role)
 	}
 	if !p.Trusted() && body.Role != "" && body.Role != p.Role && !p.Covers("*") {
 		return agent.FieldErrorf(agent.CodeDenied, "role", "is not the credential's")
@@ -145,19 +145,20 @@ func (c *Call) completeLink(body *LinkRequest) error {
 		return err
 	}
 	if body.Scopes == nil {
-		for _, scope := range agent.LinkScopes() { // those that the caller may give
-			if p.Covers(scope) {
-				body.Scopes = append(body.Scopes, scope)
-			}
-		}
+		body.Scopes = slices.DeleteFunc(agent.LinkScopes(), func(scope string) bool { return !p.Covers(scope) })
 	}
+	return checkLinkScopes(&p, body.Scopes)
+}
+
+// checkLinkScopes returns an error unless the principal may give every scope to a link.
+func checkLinkScopes(p *agent.Principal, scopes []string) error {
 	switch {
-	case len(body.Scopes) == 0:
-		return agent.FieldErrorf(agent.CodeDenied, "scopes", "are none that the credential may give")
-	case len(body.Scopes) > agent.MaxLinkScopes:
-		return agent.FieldErrorf(agent.CodeOverflow, "scopes", "are %d, at most %d", len(body.Scopes), agent.MaxLinkScopes)
+	case len(scopes) == 0:
+		return agent.FieldErrorf(agent.CodeDenied, "scopes", "the credential may give none")
+	case len(scopes) > agent.MaxLinkScopes:
+		return agent.FieldErrorf(agent.CodeOverflow, "scopes", "are %d, at most %d", len(scopes), agent.MaxLinkScopes)
 	}
-	for i, scope := range body.Scopes {
+	for i, scope := range scopes {
 		field := fmt.Sprintf("scopes[%d]", i)
 		switch {
 		case len(scope) > 2*maxLinkText || !access.ValidScope(scope):
@@ -169,7 +170,7 @@ func (c *Call) completeLink(body *LinkRequest) error {
 	return nil
 }
 
-// ownUser returns the user whose own the credential is. It is empty for a credential without a subject and for an operator's.
+// ownUser returns the user to whom a credential belongs, empty for a credential without a subject and for an operator's.
 func ownUser(p *agent.Principal) string {
 	if p.Trusted() || p.Tenant == agent.AnyTenant {
 		return ""
@@ -177,7 +178,7 @@ func ownUser(p *agent.Principal) string {
 	return p.Subject
 }
 
-// checkLinkText refuses text that is too long or holds control characters.
+// checkLinkText returns an error if text is too long or holds control characters.
 func checkLinkText(field, value string) error {
 	if len(value) > maxLinkText || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\uFFFD' }) {
 		return agent.Invalid(field, "want at most %d bytes of printable text", maxLinkText)
@@ -187,44 +188,44 @@ func checkLinkText(field, value string) error {
 
 // getLinks is GET /v1/links?channel=&user_id=&page_size=&page_token=.
 func (s *httpServer) getLinks(c *Call) (any, error) {
-	page := c.query.pageWithin(usualLinkPage, maxLinkPage)
+	page := c.query.pageWithin(defaultLinkPage, maxLinkPage)
 	q := agent.LinkQuery{
 		Tenant: c.Tenant(), Channel: c.query.single("channel"), UserID: c.query.single("user_id"), PageSize: page.Size, PageToken: page.Token,
 	}
-	if err := cmp.Or(c.query.end(), checkLinkText("channel", q.Channel), checkLinkText("user_id", q.UserID)); err != nil {
+	if err := cmp.Or(c.query.validate(), checkLinkText("channel", q.Channel), checkLinkText("user_id", q.UserID)); err != nil {
 		return nil, err
 	}
-	if own := ownUser(&c.caller.principal); own != "" {
-		if q.UserID != "" && q.UserID != own {
+	if owner := ownUser(&c.caller.principal); owner != "" {
+		if q.UserID != "" && q.UserID != owner {
 			return nil, agent.FieldErrorf(agent.CodeDenied, "user_id", "the credential is the user's own: it sees nobody else's links")
 		}
-		q.UserID = own
+		q.UserID = owner
 	}
-	found, err := s.cfg.Links.Links(c.bounded(), q)
+	found, err := s.cfg.Links.Links(c.callContext(), q)
 	found.Links = orEmpty(found.Links)
 	return found, err
 }
 
-// deleteLink is DELETE /v1/links/{channel}/{chat_id}. It counts from the chat's next message on.
+// deleteLink is DELETE /v1/links/{channel}/{chat_id}. It takes effect with the chat's next message.
 func (s *httpServer) deleteLink(c *Call) (any, error) {
 	chat := agent.Chat{Channel: c.r.PathValue("channel"), ChatID: c.r.PathValue("chat_id")}
 	notLinked := agent.Errorf(agent.CodeNotFound, "", "chat %.100q of %.100q is linked to no user", chat.ChatID, chat.Channel)
 	if checkLinkText("channel", chat.Channel) != nil || checkLinkText("chat_id", chat.ChatID) != nil {
 		return nil, notLinked
 	}
-	if own := ownUser(&c.caller.principal); own != "" {
-		link, err := s.cfg.Links.ChatLink(c.bounded(), chat)
-		if err == nil && (link.Tenant != c.Tenant() || link.UserID != own) {
+	if owner := ownUser(&c.caller.principal); owner != "" {
+		link, err := s.cfg.Links.ChatLink(c.callContext(), chat)
+		if err == nil && (link.Tenant != c.Tenant() || link.UserID != owner) {
 			err = notLinked
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := s.cfg.Links.Unlink(c.bounded(), c.Tenant(), chat); err != nil {
+	if err := s.cfg.Links.Unlink(c.callContext(), c.Tenant(), chat); err != nil {
 		return nil, err
 	}
 	c.audit(agent.AuditAllowed, agent.ActionLinksWrite, "link/"+chat.Channel+"/"+chat.ChatID, nil)
 	c.status = http.StatusNoContent
-	return nil, nil //nolint:nilnil // the answer has no body
+	return nil, nil //nolint:nilnil // the response has no body
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// requestIDHeader names a request across systems; a sane one is kept, any other replaced.
+// requestIDHeader holds the id of a request across systems. The gateway replaces an id that does not match requestIDPattern.
 const requestIDHeader = "X-Request-Id"
 
 var requestIDPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// recorder notes status, size and error of a response for the access log.
+// recorder records status, size and error of a response for the access log.
 type recorder struct {
 	http.ResponseWriter
 	request *http.Request
-	body    *requestBody // nil: there is none
+	body    *requestBody // nil for a request without a body
 	status  int          // 0 until the header is written
 	bytes   int64
-	err     error // what the handler failed with
+	err     error // of the handler
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -40,7 +40,7 @@ func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
 		if status != http.StatusSwitchingProtocols {
-			r.body.beginAnswer(r.Header(), r.request)
+			r.body.beginResponse(r.Header(), r.request)
 		}
 	}
 	r.ResponseWriter.WriteHeader(status)
@@ -55,18 +55,18 @@ func (r *recorder) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// end ends the answer. A handler that wrote nothing has answered 200, and one that took the connection over has ended it by itself.
-func (r *recorder) end() {
+// finish completes the response: with status 200 if the handler wrote nothing, and not at all if the handler took the connection over.
+func (r *recorder) finish() {
 	if r.body == nil || r.status == http.StatusSwitchingProtocols {
 		return
 	}
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
-	r.body.endAnswer(r.request)
+	r.body.endResponse(r.request)
 }
 
-// ServeHTTP is the outside of every HTTP request: id, guard, who calls, panic net, access log.
+// ServeHTTP gives a request its id, checks its origin, identifies its caller, calls the mux, recovers from panics, and writes the access log.
 func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	body, r := s.boundBody(w, r)
@@ -82,15 +82,15 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	defer func() {
 		p := recover()
-		begun := rec.status != 0
-		if p != nil && !begun {
+		isBegun := rec.status != 0
+		if p != nil && !isBegun {
 			s.fail(rec, fmt.Errorf("panic: %v", p))
 		}
 		s.logRequest(r, rec, id, time.Since(start), p)
-		if p != nil && begun {
+		if p != nil && isBegun {
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 		}
-		rec.end()
+		rec.finish()
 	}()
 	origins := s.pathOrigins(r)
 	if err := s.guard.check(r, origins); err != nil {
@@ -104,15 +104,15 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	identified, err := s.identifyRequest(r, id)
 	if err != nil {
-		s.failFor(rec, r, err)
+		s.failRequest(rec, r, err)
 		return
 	}
-	// The log line names the route, which the mux notes in the request that it is given.
-	r = withReference(identified)
+	r = withReference(identified) // the mux sets its Pattern, which logRequest reads
 	s.mux.ServeHTTP(rec, r)
 }
 
-// withReference returns a request whose path may hold a reference, artifact://… or cas://…. The mux would redirect a path with two slashes.
+// withReference returns a request that the mux can route although its path holds a reference, artifact://… or cas://…. The mux would redirect
+// a path with two slashes.
 func withReference(r *http.Request) *http.Request {
 	if !strings.HasPrefix(r.URL.Path, pathResults) || !strings.Contains(r.URL.Path, "//") {
 		return r
@@ -123,7 +123,7 @@ func withReference(r *http.Request) *http.Request {
 	return clean
 }
 
-// logRequest writes the one log line of a request. Probes are logged at debug, our own faults at error.
+// logRequest writes the log line of a request, for probes at level debug and for internal errors at level error.
 func (s *httpServer) logRequest(r *http.Request, rec *recorder, id string, took time.Duration, panicked any) {
 	level := zapcore.InfoLevel
 	fields := []zap.Field{
@@ -132,7 +132,7 @@ func (s *httpServer) logRequest(r *http.Request, rec *recorder, id string, took 
 		zap.String("remote", r.RemoteAddr), zap.String("request_id", id),
 	}
 	switch {
-	case panicked != nil && panicked != http.ErrAbortHandler: //nolint:errorlint // net/http, too, takes no wrapped one
+	case panicked != nil && panicked != http.ErrAbortHandler: //nolint:errorlint // net/http compares it in the same way
 		level = zapcore.ErrorLevel
 		fields = append(fields, zap.Any("panic", panicked), zap.ByteString("stack", debug.Stack()))
 	case rec.err != nil && failureOf(rec.err).Type == string(agent.CodeInternal):
@@ -146,18 +146,17 @@ func (s *httpServer) logRequest(r *http.Request, rec *recorder, id string, took 
 	s.cfg.Logger.Log(level, "http request", fields...)
 }
 
-// errorField returns an error for the log, cut to a bounded length.
+// errorField returns an error as a log field of bounded length.
 func errorField(err error) zap.Field {
-	return zap.String("error", validText(clip.Bytes(err.Error(), maxLogged)))
+	const maxBytes = 16 << 10
+	return zap.String("error", validText(clip.Bytes(err.Error(), maxBytes)))
 }
 
-const maxLogged = 16 << 10
-
-// handler is an HTTP handler that may fail: the error becomes the response, unless that has begun.
+// handler is an HTTP handler whose error becomes the response, unless the response has begun.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// allowed lists the methods of a path, as in the header Allow.
-func (m methods) allowed() string {
+// allowHeader returns the value of the Allow header of a path.
+func (m methods) allowHeader() string {
 	var all []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		if _, ok := m.method(method); ok {
@@ -167,69 +166,62 @@ func (m methods) allowed() string {
 	return strings.Join(all, ", ")
 }
 
+// route registers the endpoints of a path.
 func (s *httpServer) route(path string, m methods) {
 	s.paths[path] = m
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		e, ok := m.method(r.Method)
 		if !ok {
-			allow := m.allowed()
+			allow := m.allowHeader()
 			w.Header().Set("Allow", allow)
 			s.write(w, http.StatusMethodNotAllowed, errorBody{Error: &agent.Failure{
 				Type: string(agent.CodeInvalid), Message: fmt.Sprintf("%.20s is not allowed here, only %s", r.Method, allow),
 			}})
 			return
 		}
-		caller, err := callerOf(r.Context())
+		caller := callerOf(r.Context())
+		caller.action = e.required.auditAction()
+		r = r.WithContext(caller.withContext(r.Context()))
+		err := e.required.check(caller, r.Method+" "+r.URL.Path)
 		if err == nil {
-			caller.action = e.required.auditAction()
-			r = r.WithContext(caller.withContext(r.Context()))
-			err = e.required.check(caller, r.Method+" "+r.URL.Path)
-		}
-		switch {
-		case err == nil:
 			err = e.handle(w, r)
-		case e.errorBody != nil:
-			s.failAs(w, err, e.errorBody)
-			return
 		}
 		if err != nil {
-			s.fail(w, err)
+			s.failAs(w, err, e.errorBody)
 		}
 	})
 }
 
-// fail answers with an error, once.
-func (s *httpServer) fail(w http.ResponseWriter, err error) {
-	s.failAs(w, err, func(_ int, f *agent.Failure) any { return errorBody{Error: f} })
-}
+// fail writes an error response.
+func (s *httpServer) fail(w http.ResponseWriter, err error) { s.failAs(w, err, nil) }
 
-// failFor answers with an error before the request has reached its route, in the format of the API that was asked for.
-func (s *httpServer) failFor(w http.ResponseWriter, r *http.Request, err error) {
+// failRequest writes an error response, in the format of the requested API, to a request that has not reached its route.
+func (s *httpServer) failRequest(w http.ResponseWriter, r *http.Request, err error) {
 	_, pattern := s.mux.Handler(r)
-	if e, ok := s.paths[pattern][r.Method]; ok && e.errorBody != nil {
-		s.failAs(w, err, e.errorBody)
-		return
-	}
-	s.fail(w, err)
+	s.failAs(w, err, s.paths[pattern][r.Method].errorBody)
 }
 
-// failAs answers with an error in the format of another API.
+// failAs writes an error response, unless the response has begun, and records the error for the access log. A nil body means an errorBody.
 func (s *httpServer) failAs(w http.ResponseWriter, err error, body ErrorBody) {
 	if rec, ok := w.(*recorder); ok {
 		if rec.err == nil {
 			rec.err = err
 		}
 		if rec.status != 0 {
-			return // too late: the response has begun
+			return
 		}
 	}
 	f := failureOf(err)
 	setErrorHeaders(w.Header(), err, f)
 	status := statusOf(err, f)
+	if body == nil {
+		s.write(w, status, errorBody{Error: f})
+		return
+	}
 	s.write(w, status, body(status, f))
 }
 
-// setErrorHeaders sets the headers that tell a client what to do about an error.
+// setErrorHeaders sets Retry-After and WWW-Authenticate where the error calls for them.
 func setErrorHeaders(h http.Header, err error, f *agent.Failure) {
 	if wait := retryAfterOf(err, f); wait > 0 {
 		h.Set("Retry-After", retrySeconds(wait))

@@ -12,29 +12,28 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// anything in an allow-list switches its check off.
-const anything = "*"
+// wildcard in a list of allowed hosts or origins allows all.
+const wildcard = "*"
 
-// guard refuses requests that a foreign web page made a browser send. Without authentication, being able to connect is the only
-// credential, and a browser on the same machine can be made to connect by anyone: directly (which Origin shows) or through a name
-// that resolves to a loopback address (DNS rebinding, which Host shows).
+// guard refuses requests that a page of a foreign site made a browser send. Without authentication, everybody who can connect may do everything,
+// and any page can make a browser on this machine connect: directly, which the Origin header shows, or through a name that resolves to a
+// loopback address (DNS rebinding), which the Host header shows.
 type guard struct {
-	hosts   []string
-	origins []string
-	anyHost bool // there is authentication: a browser that was led here has no credential
+	hosts         []string
+	origins       []string
+	allowsAnyHost bool // with authentication, because such a request has no credential
 }
 
-// check refuses a request with a foreign Host or Origin. The error names the value and the setting that would allow it. If pathOrigins is not nil, only
-// these origins are allowed: not even pages of this host.
+// check returns an error if a request has a foreign Host or Origin. If pathOrigins is not nil, only these origins are allowed.
 func (g *guard) check(r *http.Request, pathOrigins []string) error {
-	if !g.anyHost && !g.hostAllowed(r.Host) {
+	if !g.allowsAnyHost && !g.hostAllowed(r.Host) {
 		return agent.Errorf(agent.CodeDenied, "", "the Host header %.100q names neither this machine's loopback address nor an allowed host "+
 			"(setting: allowed hosts)", r.Host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		switch {
 		case pathOrigins != nil && !containsFold(pathOrigins, origin):
-			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed here, whatever is elsewhere", origin)
+			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed on this path", origin)
 		case pathOrigins == nil && !g.originAllowed(origin, r.Host):
 			return agent.Errorf(agent.CodeDenied, "", "requests from the origin %.100q are not allowed (setting: allowed origins)", origin)
 		}
@@ -47,7 +46,7 @@ func containsFold(list []string, text string) bool {
 }
 
 func (g *guard) hostAllowed(hostPort string) bool {
-	if slices.Contains(g.hosts, anything) {
+	if slices.Contains(g.hosts, wildcard) {
 		return true
 	}
 	host, ok := hostOf(hostPort)
@@ -57,10 +56,10 @@ func (g *guard) hostAllowed(hostPort string) bool {
 	return isLoopback(host) || containsFold(g.hosts, host)
 }
 
-// originAllowed accepts pages of this machine, pages that this very host served, and listed origins. "null", the origin of
-// sandboxed frames and local files, is nobody's and refused.
+// originAllowed reports whether an origin is listed, of a loopback address or of the requested host. It is false for "null", the origin of
+// sandboxed frames and local files.
 func (g *guard) originAllowed(origin, requestHost string) bool {
-	if slices.Contains(g.origins, anything) || containsFold(g.origins, origin) {
+	if slices.Contains(g.origins, wildcard) || containsFold(g.origins, origin) {
 		return true
 	}
 	u, err := parseOrigin(origin)
@@ -84,7 +83,7 @@ func parseOrigin(origin string) (*url.URL, error) {
 	return u, nil
 }
 
-// hostOf strips the port and the brackets of an IPv6 literal; ok is false for what is no host[:port].
+// hostOf returns the host of host[:port], without the brackets of an IPv6 literal. ok is false for invalid text.
 func hostOf(hostPort string) (host string, ok bool) {
 	host = hostPort
 	if h, port, err := net.SplitHostPort(hostPort); err == nil {

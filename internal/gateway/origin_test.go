@@ -6,10 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/turnstone-run/turnstone/internal/gateway"
+	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
 func TestHostAndOrigin(t *testing.T) {
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.AllowedHosts = []string{"turnstone.internal"}
 		c.AllowedOrigins = []string{"https://console.example.com"}
 	})
@@ -80,6 +81,50 @@ func TestHostAndOrigin(t *testing.T) {
 }
 
 func TestAnyHostAndOrigin(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.AllowedHosts, c.AllowedOrigins = []string{"*"}, []string{"*"} })
+	d := startGateway(t, func(c *gateway.Config) { c.AllowedHosts, c.AllowedOrigins = []string{"*"}, []string{"*"} })
 	require.Equal(t, 200, d.send("GET", "/health", "", "Host", "anything.example.com", "Origin", "null").status)
+}
+
+func TestCORS(t *testing.T) {
+	auth := gatewaytest.Credentials{"ann": gatewaytest.Caller("acme", "ann", "*")}
+	d := startGateway(t, func(c *gateway.Config) { c.Auth, c.AllowedOrigins = auth, []string{"https://console.example.com"} })
+	ask := func(origin, path, method string) answer {
+		return d.send("OPTIONS", path, "", "Host", "turnstone.example.com", "Origin", origin, "Access-Control-Request-Method", method)
+	}
+	const console = "https://console.example.com"
+	for path, want := range map[string]string{
+		"/v1/turns": "GET, HEAD, POST", "/v1/turns/t/events": "GET, HEAD", "/v1/sessions/s": "PATCH, DELETE", "/v1/workflows/w": "GET, HEAD, POST, PUT, DELETE",
+		"/v1/results/artifact://x": "GET, HEAD", "/v1/tools/composites/c": "PATCH", "/health": "GET, HEAD",
+	} {
+		a := ask(console, path, "POST")
+		require.Equal(t, 204, a.status, path)
+		require.Equal(t, console, a.header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, want, a.header.Get("Access-Control-Allow-Methods"), path)
+		for _, name := range []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Turnstone-Tenant", "X-API-Key", "X-Request-Id"} {
+			require.Contains(t, a.header.Get("Access-Control-Allow-Headers"), name)
+		}
+		require.Contains(t, a.header.Values("Vary"), "Origin")
+		require.Empty(t, a.header.Get("Access-Control-Allow-Credentials"))
+	}
+	require.Equal(t, 404, ask(console, "/v1/nope", "GET").status)
+	require.Equal(t, 405, d.send("OPTIONS", "/v1/turns", "", "Origin", console).status, "no preflight")
+	for _, origin := range []string{"https://evil.example.com", "null", "https://console.example.com.evil.example"} {
+		a := ask(origin, "/v1/turns", "POST")
+		require.Equal(t, 403, a.status)
+		require.Empty(t, a.header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, 403, d.send("GET", "/v1/agents", "", append(bearer("ann"), "Origin", origin)...).status)
+	}
+	for status, header := range map[int][]string{200: bearer("ann"), 401: bearer("nobody")} {
+		a := d.send("GET", "/v1/agents", "", append(header, "Origin", console, "Host", "any.example.com")...)
+		require.Equal(t, status, a.status, "any Host will do")
+		require.Equal(t, console, a.header.Get("Access-Control-Allow-Origin"))
+		require.Contains(t, a.header.Get("Access-Control-Expose-Headers"), "Turnstone-Turn-Id")
+	}
+	require.Equal(t, "https://any.example.com", d.send("GET", "/v1/agents", "",
+		append(bearer("ann"), "Origin", "https://any.example.com", "Host", "any.example.com")...).header.Get("Access-Control-Allow-Origin"), "its own pages")
+
+	all := startGateway(t, func(c *gateway.Config) { c.Auth, c.AllowedOrigins = auth, []string{"*"} })
+	a := all.send("GET", "/v1/agents", "", append(bearer("ann"), "Origin", "https://x.example")...)
+	require.Equal(t, "*", a.header.Get("Access-Control-Allow-Origin"))
+	require.Empty(t, a.header.Get("Access-Control-Allow-Credentials"))
 }

@@ -12,13 +12,16 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// This file, project_approval.go and project_catalog.go are the only projection between the vocabulary and proto. Tests compare every field
-// of both sides. In proto an empty list is no list, an empty JSON text is none, and text that is not UTF-8 is repaired.
+// The files project*.go convert between the types of package agent and proto. Tests compare every field of both sides. In proto an empty list is
+// absent, JSON is text, and invalid UTF-8 is replaced.
 
-// validText replaces what is not UTF-8, which proto refuses.
-func validText(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// validText returns text in which U+FFFD replaces invalid UTF-8, which proto refuses.
+func validText[T ~string | ~[]byte](text T) string {
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
 
-func each[A, B any](in []A, f func(*A) B) []B {
+// convertAll returns the results of f for the entries of a list, nil for an empty list.
+func convertAll[A, B any](in []A, f func(*A) B) []B {
 	if len(in) == 0 {
 		return nil
 	}
@@ -29,8 +32,8 @@ func each[A, B any](in []A, f func(*A) B) []B {
 	return out
 }
 
-// eachOf is each for the lists of pointers that proto has.
-func eachOf[A, B any](in []*A, f func(*A) B) []B {
+// convertPointers is convertAll for the lists of proto, which hold pointers.
+func convertPointers[A, B any](in []*A, f func(*A) B) []B {
 	if len(in) == 0 {
 		return nil
 	}
@@ -41,17 +44,15 @@ func eachOf[A, B any](in []*A, f func(*A) B) []B {
 	return out
 }
 
-func textOf(raw json.RawMessage) string { return validText(string(raw)) }
-
 // documentOf returns a JSON document as text, empty for null, which is how the vocabulary says that there is none.
 func documentOf(raw json.RawMessage) string {
 	if string(raw) == "null" {
 		return ""
 	}
-	return textOf(raw)
+	return validText(raw)
 }
 
-func rawOf(text string) json.RawMessage {
+func jsonFromProto(text string) json.RawMessage {
 	if text == "" {
 		return nil
 	}
@@ -72,7 +73,7 @@ func timeFromProto(p *timestamppb.Timestamp) time.Time {
 	return p.AsTime()
 }
 
-// checkTime refuses a time that is none.
+// checkTime returns an error if a time is out of range.
 func checkTime(field string, p *timestamppb.Timestamp) error {
 	if p != nil && !p.IsValid() {
 		return agent.Invalid(field, "want a time of the years 1 to 9999")
@@ -91,38 +92,35 @@ func int64ToProto(n *int) *int64 {
 	if n == nil {
 		return nil
 	}
-	v := int64(*n)
-	return &v
+	return new(int64(*n))
 }
 
 func intFromProto(n *int64) *int {
 	if n == nil {
 		return nil
 	}
-	v := int(*n)
-	return &v
+	return new(int(*n))
 }
 
 func requestFromProto(p *pb.TurnRequest) agent.TurnRequest {
 	body := agent.TurnBody{Draft: p.GetDraft(), TurnRequest: agent.TurnRequest{
 		TurnID: agent.TurnID(p.GetTurnId()), Agent: p.GetAgent(), SessionID: agent.SessionID(p.GetSessionId()),
-		Message: p.GetMessage(), Messages: eachOf(p.GetMessages(), messageFromProto),
+		Message: p.GetMessage(), Messages: convertPointers(p.GetMessages(), messageFromProto),
 		Context: contextFromProto(p.GetContext()),
 		History: agent.History(p.GetHistory()), Mode: agent.Mode(p.GetMode()), Model: p.GetModel(), Channel: p.GetChannel(),
-		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: rawOf(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
-		ClientTools: eachOf(p.GetClientTools(), clientToolFromProto),
+		IdempotencyKey: p.GetIdempotencyKey(), OutputSchema: jsonFromProto(p.GetOutputSchema()), OnBusy: agent.OnBusy(p.GetOnBusy()),
+		ClientTools: convertPointers(p.GetClientTools(), clientToolFromProto),
 	}}
 	out := body.Request()
 	if l := p.GetLimits(); l != nil {
-		limits := limitsFromProto(l)
-		out.Limits = &limits
+		out.Limits = new(limitsFromProto(l))
 	}
 	return out
 }
 
 func clientToolFromProto(p *pb.ClientTool) agent.ClientTool {
 	return agent.ClientTool{
-		Name: p.GetName(), Description: p.GetDescription(), Parameters: rawOf(p.GetParameters()), Strict: p.GetStrict(), ExpiresSec: p.GetExpiresSec(),
+		Name: p.GetName(), Description: p.GetDescription(), Parameters: jsonFromProto(p.GetParameters()), Strict: p.GetStrict(), ExpiresSec: p.GetExpiresSec(),
 	}
 }
 
@@ -138,8 +136,8 @@ func limitsToProto(l agent.Limits) *pb.Limits {
 		ModelCalls: int64(l.ModelCalls), ToolCalls: int64(l.ToolCalls), Tokens: l.Tokens, CostUsd: l.CostUSD,
 		WallTimeSec: l.WallTimeSec, Iterations: int64(l.Iterations),
 	}
-	if l.Tools != nil { // none are not all of them
-		out.Tools = &pb.ToolNames{Names: each(l.Tools, textToProto)}
+	if l.Tools != nil { // an empty list means no tool, nil means all tools
+		out.Tools = &pb.ToolNames{Names: convertAll(l.Tools, textToProto)}
 	}
 	return out
 }
@@ -156,40 +154,40 @@ func limitsFromProto(p *pb.Limits) agent.Limits {
 }
 
 func messageFromProto(p *pb.Message) agent.Message {
-	return agent.Message{Role: agent.Role(p.GetRole()), Blocks: eachOf(p.GetBlocks(), blockFromProto)}
+	return agent.Message{Role: agent.Role(p.GetRole()), Blocks: convertPointers(p.GetBlocks(), blockFromProto)}
 }
 
 func blockToProto(b *agent.Block) *pb.Block {
 	return &pb.Block{
-		Type: validText(string(b.Type)), Id: validText(b.ID), Text: validText(b.Text), Annotations: each(b.Annotations, annotationToProto),
+		Type: validText(b.Type), Id: validText(b.ID), Text: validText(b.Text), Annotations: convertAll(b.Annotations, annotationToProto),
 		Reasoning: validText(b.Reasoning), Signature: validText(b.Signature), Url: validText(b.URL), Base64: validText(b.Base64),
-		FileId: validText(b.FileID), MimeType: validText(b.MIMEType), Name: validText(b.Name), Args: textOf(b.Args),
-		ToolCallId: validText(string(b.ToolCallID)), Status: validText(b.Status), Output: textOf(b.Output), Ref: validText(b.Ref),
-		Error: validText(b.Error), Value: textOf(b.Value), Extras: textOf(b.Extras),
+		FileId: validText(b.FileID), MimeType: validText(b.MIMEType), Name: validText(b.Name), Args: validText(b.Args),
+		ToolCallId: validText(b.ToolCallID), Status: validText(b.Status), Output: validText(b.Output), Ref: validText(b.Ref),
+		Error: validText(b.Error), Value: validText(b.Value), Extras: validText(b.Extras),
 	}
 }
 
 func blockFromProto(p *pb.Block) agent.Block {
 	return agent.Block{
 		Type: agent.BlockType(p.GetType()), ID: p.GetId(), Text: p.GetText(),
-		Annotations: eachOf(p.GetAnnotations(), annotationFromProto), Reasoning: p.GetReasoning(), Signature: p.GetSignature(),
+		Annotations: convertPointers(p.GetAnnotations(), annotationFromProto), Reasoning: p.GetReasoning(), Signature: p.GetSignature(),
 		URL: p.GetUrl(), Base64: p.GetBase64(), FileID: p.GetFileId(), MIMEType: p.GetMimeType(), Name: p.GetName(),
-		Args: rawOf(p.GetArgs()), ToolCallID: agent.CallID(p.GetToolCallId()), Status: p.GetStatus(), Output: rawOf(p.GetOutput()),
-		Ref: p.GetRef(), Error: p.GetError(), Value: rawOf(p.GetValue()), Extras: rawOf(p.GetExtras()),
+		Args: jsonFromProto(p.GetArgs()), ToolCallID: agent.CallID(p.GetToolCallId()), Status: p.GetStatus(), Output: jsonFromProto(p.GetOutput()),
+		Ref: p.GetRef(), Error: p.GetError(), Value: jsonFromProto(p.GetValue()), Extras: jsonFromProto(p.GetExtras()),
 	}
 }
 
 func annotationToProto(a *agent.Annotation) *pb.Annotation {
 	return &pb.Annotation{
 		Type: validText(a.Type), Id: validText(a.ID), Url: validText(a.URL), Title: validText(a.Title), StartIndex: int64ToProto(a.StartIndex),
-		EndIndex: int64ToProto(a.EndIndex), CitedText: validText(a.CitedText), Extras: textOf(a.Extras),
+		EndIndex: int64ToProto(a.EndIndex), CitedText: validText(a.CitedText), Extras: validText(a.Extras),
 	}
 }
 
 func annotationFromProto(p *pb.Annotation) agent.Annotation {
 	return agent.Annotation{
 		Type: p.GetType(), ID: p.GetId(), URL: p.GetUrl(), Title: p.GetTitle(), StartIndex: intFromProto(p.StartIndex),
-		EndIndex: intFromProto(p.EndIndex), CitedText: p.GetCitedText(), Extras: rawOf(p.GetExtras()),
+		EndIndex: intFromProto(p.EndIndex), CitedText: p.GetCitedText(), Extras: jsonFromProto(p.GetExtras()),
 	}
 }
 
@@ -198,19 +196,19 @@ func outputToProto(o *agent.AgentStepOutput) *pb.AgentStepOutput {
 		return nil
 	}
 	return &pb.AgentStepOutput{
-		TurnId: validText(string(o.TurnID)), SessionId: validText(string(o.SessionID)), Agent: validText(o.Agent),
-		AgentInstanceId: validText(o.AgentInstanceID), Status: validText(string(o.Status)), Output: validText(o.Output),
-		Blocks: each(o.Blocks, blockToProto), Structured: documentOf(o.Structured), ResultRef: validText(o.ResultRef),
-		ResultPreview: documentOf(o.ResultPreview), ToolCalls: each(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
-		StopReason: validText(string(o.StopReason)), Error: failureToProto(o.Error), StreamId: validText(o.StreamID),
+		TurnId: validText(o.TurnID), SessionId: validText(o.SessionID), Agent: validText(o.Agent),
+		AgentInstanceId: validText(o.AgentInstanceID), Status: validText(o.Status), Output: validText(o.Output),
+		Blocks: convertAll(o.Blocks, blockToProto), Structured: documentOf(o.Structured), ResultRef: validText(o.ResultRef),
+		ResultPreview: documentOf(o.ResultPreview), ToolCalls: convertAll(o.ToolCalls, noteToProto), Usage: usageToProto(&o.Usage),
+		StopReason: validText(o.StopReason), Error: failureToProto(o.Error), StreamId: validText(o.StreamID),
 		ExecutionTimeMs: o.ExecutionTimeMS, Model: validText(o.Model),
 	}
 }
 
 func noteToProto(n *agent.ToolCallNote) *pb.ToolCallNote {
 	return &pb.ToolCallNote{
-		Id: validText(string(n.ID)), Tool: validText(n.Tool), Status: validText(n.Status), Ref: validText(n.Ref), CacheHit: n.CacheHit,
-		Input: textOf(n.Input), Output: textOf(n.Output), Truncated: n.Truncated,
+		Id: validText(n.ID), Tool: validText(n.Tool), Status: validText(n.Status), Ref: validText(n.Ref), CacheHit: n.CacheHit,
+		Input: validText(n.Input), Output: validText(n.Output), Truncated: n.Truncated,
 	}
 }
 
@@ -230,7 +228,7 @@ func failureToProto(f *agent.Failure) *pb.Failure {
 	}
 	return &pb.Failure{
 		Type: validText(f.Type), Message: validText(f.Message), Retryable: f.Retryable, Tool: validText(f.Tool), Step: validText(f.Step),
-		Field: validText(f.Field), Faults: each(f.Faults, faultToProto),
+		Field: validText(f.Field), Faults: convertAll(f.Faults, faultToProto),
 	}
 }
 
@@ -245,13 +243,13 @@ func eventToProto(e *agent.Event) *pb.Event {
 	m := &e.Meta
 	return &pb.Event{
 		Meta: &pb.EventMeta{
-			StreamId: validText(m.StreamID), EventIndex: m.EventIndex, TurnId: validText(string(m.TurnID)), Attempt: m.Attempt,
+			StreamId: validText(m.StreamID), EventIndex: m.EventIndex, TurnId: validText(m.TurnID), Attempt: m.Attempt,
 			Producer: validText(m.Producer), AgentInstanceId: validText(m.AgentInstanceID), Time: timeToProto(m.Time),
 		},
-		Type: validText(string(e.Type)), Status: validText(string(e.Status)), Reason: validText(e.Reason), Result: outputToProto(e.Result),
-		Text: validText(e.Text), ContentBlocks: each(e.ContentBlocks, blockToProto), ToolCallId: validText(string(e.ToolCallID)),
-		ToolName: validText(e.ToolName), Input: textOf(e.Input), Output: textOf(e.Output), Ref: validText(e.Ref), Failed: e.Failed,
-		Approval: approvalToProto(e.Approval), Route: textOf(e.Route), Usage: usageToProto(e.Usage), Model: validText(e.Model),
+		Type: validText(e.Type), Status: validText(e.Status), Reason: validText(e.Reason), Result: outputToProto(e.Result),
+		Text: validText(e.Text), ContentBlocks: convertAll(e.ContentBlocks, blockToProto), ToolCallId: validText(e.ToolCallID),
+		ToolName: validText(e.ToolName), Input: validText(e.Input), Output: validText(e.Output), Ref: validText(e.Ref), Failed: e.Failed,
+		Approval: approvalToProto(e.Approval), Route: validText(e.Route), Usage: usageToProto(e.Usage), Model: validText(e.Model),
 		Producer: validText(e.Producer), FromIndex: e.FromIndex, Error: failureToProto(e.Error),
 		SourceNodeName: validText(e.SourceNodeName), IsFromToolkit: e.IsFromToolkit,
 	}
@@ -259,9 +257,9 @@ func eventToProto(e *agent.Event) *pb.Event {
 
 func viewToProto(v *TurnView) *pb.GetTurnResponse {
 	return &pb.GetTurnResponse{
-		TurnId: validText(string(v.TurnID)), SessionId: validText(string(v.SessionID)), StreamId: validText(v.StreamID), Tenant: validText(v.Tenant),
+		TurnId: validText(v.TurnID), SessionId: validText(v.SessionID), StreamId: validText(v.StreamID), Tenant: validText(v.Tenant),
 		Agent: validText(v.Agent), State: validText(v.State), StartedAt: timeToProto(v.StartedAt), LastEventIndex: v.Tail.LastIndex,
-		Pending: each(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: validText(string(v.Mode)), Fallback: validText(string(v.Fallback)),
-		RerunOf: validText(string(v.RerunOf)), FromStep: int64(v.FromStep), Draft: v.Draft,
+		Pending: convertAll(v.Pending, approvalToProto), Result: outputToProto(v.Output), Mode: validText(v.Mode), Fallback: validText(v.Fallback),
+		RerunOf: validText(v.RerunOf), FromStep: int64(v.FromStep), Draft: v.Draft,
 	}
 }

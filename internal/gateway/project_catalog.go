@@ -16,20 +16,20 @@ func labelsToProto(labels map[string]string) map[string]string {
 	return out
 }
 
-func textToProto(s *string) string { return validText(*s) }
+func textToProto[T ~string](text *T) string { return validText(*text) }
 
 func toolInfoToProto(t *agent.ToolInfo) *pb.ToolInfo {
 	return &pb.ToolInfo{
 		Name: validText(t.Name), Description: validText(t.Description), Toolkit: validText(t.Toolkit), NodeId: validText(t.NodeID),
 		NodeVersion: validText(t.NodeVersion), SourceNodeName: validText(t.SourceNodeName), IsFromToolkit: t.IsFromToolkit,
-		Parameters: textOf(t.Parameters), Idempotent: t.Idempotent, InherentlySafe: t.InherentlySafe, Approval: validText(string(t.Approval)),
+		Parameters: validText(t.Parameters), Idempotent: t.Idempotent, InherentlySafe: t.InherentlySafe, Approval: validText(t.Approval),
 	}
 }
 
 func nodeInfoToProto(n *agent.NodeInfo) *pb.NodeInfo {
 	return &pb.NodeInfo{
-		NodeId: validText(n.NodeID), Version: validText(n.Version), Type: validText(string(n.Type)), Description: validText(n.Description),
-		Labels: labelsToProto(n.Labels), Properties: textOf(n.Properties), Tools: each(n.Tools, toolInfoToProto), Revision: n.Revision,
+		NodeId: validText(n.NodeID), Version: validText(n.Version), Type: validText(n.Type), Description: validText(n.Description),
+		Labels: labelsToProto(n.Labels), Properties: validText(n.Properties), Tools: convertAll(n.Tools, toolInfoToProto), Revision: n.Revision,
 		Source: validText(n.Source),
 	}
 }
@@ -38,9 +38,9 @@ func agentInfoToProto(a *agent.AgentInfo) *pb.AgentInfo {
 	return &pb.AgentInfo{
 		Name: validText(a.Name), Tenant: validText(a.Tenant), InstanceId: validText(a.InstanceID), Description: validText(a.Description),
 		Labels: labelsToProto(a.Labels), Default: a.Default, NodeId: validText(a.NodeID), NodeVersion: validText(a.NodeVersion),
-		PlanHash: validText(a.PlanHash), Models: each(a.Models, textToProto), Tools: each(a.Tools, toolInfoToProto),
-		Middleware: each(a.Middleware, textToProto), Limits: limitsToProto(a.Limits), RateLimits: rateLimitsToProto(&a.RateLimits),
-		Capabilities: each(a.Capabilities, textToProto), Artifact: artifactToProto(a.Artifact), Revision: a.Revision,
+		PlanHash: validText(a.PlanHash), Models: convertAll(a.Models, textToProto), Tools: convertAll(a.Tools, toolInfoToProto),
+		Middleware: convertAll(a.Middleware, textToProto), Limits: limitsToProto(a.Limits), RateLimits: rateLimitsToProto(&a.RateLimits),
+		Capabilities: convertAll(a.Capabilities, textToProto), Artifact: artifactToProto(a.Artifact), Revision: a.Revision,
 		Source: validText(a.Source), Fault: validText(a.Fault),
 	}
 }
@@ -62,7 +62,7 @@ func artifactToProto(a *agent.Artifact) *pb.Artifact {
 }
 
 func keyToProto(k *agent.DocumentKey) *pb.DocumentKey {
-	return &pb.DocumentKey{Kind: validText(string(k.Kind)), Tenant: validText(k.Tenant), Name: validText(k.Name), Version: validText(k.Version)}
+	return &pb.DocumentKey{Kind: validText(k.Kind), Tenant: validText(k.Tenant), Name: validText(k.Name), Version: validText(k.Version)}
 }
 
 func keyFromProto(p *pb.DocumentKey) agent.DocumentKey {
@@ -71,14 +71,14 @@ func keyFromProto(p *pb.DocumentKey) agent.DocumentKey {
 
 func documentToProto(d *agent.Document) *pb.Document {
 	return &pb.Document{
-		Key: keyToProto(&d.DocumentKey), Body: textOf(d.Body), Revision: d.Revision, Source: validText(d.Source),
+		Key: keyToProto(&d.DocumentKey), Body: validText(d.Body), Revision: d.Revision, Source: validText(d.Source),
 		UpdatedAt: timeToProto(d.UpdatedAt), UpdatedBy: validText(d.UpdatedBy),
 	}
 }
 
 func changeToProto(c *agent.DocumentChange) *pb.DocumentChange {
 	return &pb.DocumentChange{
-		Key: keyToProto(&c.DocumentKey), Action: validText(c.Action), Before: textOf(c.Before), After: textOf(c.After),
+		Key: keyToProto(&c.DocumentKey), Action: validText(c.Action), Before: validText(c.Before), After: validText(c.After),
 	}
 }
 
@@ -91,19 +91,19 @@ func entryToProto(e *agent.AuditEntry) *pb.AuditEntry {
 
 func applyFromProto(p *pb.ApplyRequest) agent.ApplyRequest {
 	return agent.ApplyRequest{
-		Files: eachOf(p.GetManifests(), func(m *pb.Manifest) agent.ManifestFile {
+		Files: convertPointers(p.GetManifests(), func(m *pb.Manifest) agent.ManifestFile {
 			return agent.ManifestFile{Name: m.GetName(), Data: m.GetData()}
 		}),
-		Delete: eachOf(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), FromEmpty: p.GetFromEmpty(), Prune: p.GetPrune(), DryRun: p.GetDryRun(),
+		Delete: convertPointers(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), FromEmpty: p.GetFromEmpty(), Prune: p.GetPrune(), DryRun: p.GetDryRun(),
 		Publish: p.GetPublish(), By: p.GetBy(), Comment: p.GetComment(),
 	}
 }
 
 func catalogEventToProto(e *agent.CatalogEvent) *pb.CatalogEvent {
 	return &pb.CatalogEvent{
-		Revision: e.Revision, Snapshot: e.Snapshot, Nodes: each(e.Nodes, nodeInfoToProto), Agents: each(e.Agents, agentInfoToProto),
-		Removed: each(e.Removed, func(r *agent.RemovedEntry) *pb.RemovedEntry {
-			return &pb.RemovedEntry{Kind: validText(string(r.Kind)), Tenant: validText(r.Tenant), Name: validText(r.Name), Version: validText(r.Version)}
+		Revision: e.Revision, Snapshot: e.Snapshot, Nodes: convertAll(e.Nodes, nodeInfoToProto), Agents: convertAll(e.Agents, agentInfoToProto),
+		Removed: convertAll(e.Removed, func(r *agent.RemovedEntry) *pb.RemovedEntry {
+			return &pb.RemovedEntry{Kind: validText(r.Kind), Tenant: validText(r.Tenant), Name: validText(r.Name), Version: validText(r.Version)}
 		}),
 	}
 }
@@ -111,25 +111,25 @@ func catalogEventToProto(e *agent.CatalogEvent) *pb.CatalogEvent {
 func statusToProto(s *agent.CatalogStatus) *pb.GetStatusResponse {
 	out := &pb.GetStatusResponse{
 		Revision: s.Revision, LoadedAt: timeToProto(s.LoadedAt),
-		Sources: each(s.Sources, func(o *agent.SourceStatus) *pb.SourceStatus {
+		Sources: convertAll(s.Sources, func(o *agent.SourceStatus) *pb.SourceStatus {
 			return &pb.SourceStatus{
-				Name: validText(o.Name), Ok: o.OK, Detail: validText(o.Detail), Faults: each(someFaults(o.Faults, faultBytes), faultToProto),
+				Name: validText(o.Name), Ok: o.OK, Detail: validText(o.Detail), Faults: convertAll(clipFaults(o.Faults, faultBytes), faultToProto),
 				At: timeToProto(o.At),
 			}
 		}),
 		Counts: make(map[string]int64, len(s.Counts)),
 	}
 	for kind, n := range s.Counts {
-		out.Counts[validText(string(kind))] = int64(n)
+		out.Counts[validText(kind)] = int64(n)
 	}
 	return out
 }
 
 func decisionToProto(d *agent.RouteDecision) *pb.RouteDecision {
 	return &pb.RouteDecision{
-		Agent: validText(d.Agent), Model: validText(d.Model), Reason: validText(string(d.Reason)), Table: validText(d.Table), Rule: validText(d.Rule),
+		Agent: validText(d.Agent), Model: validText(d.Model), Reason: validText(d.Reason), Table: validText(d.Table), Rule: validText(d.Rule),
 		Mismatch: d.Mismatch, Expected: validText(d.Expected), Revision: d.Revision,
-		Rules: each(d.Rules, func(v *agent.RuleVerdict) *pb.RuleVerdict {
+		Rules: convertAll(d.Rules, func(v *agent.RuleVerdict) *pb.RuleVerdict {
 			return &pb.RuleVerdict{
 				Table: validText(v.Table), Rule: validText(v.Rule), Priority: int64(v.Priority), Matched: v.Matched, Chosen: v.Chosen,
 				Reason: validText(v.Reason), Agent: validText(v.Agent), Model: validText(v.Model),

@@ -13,8 +13,8 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// unset lists the fields of a message, and of those in it, that are zero.
-func unset(m protoreflect.Message, path string) []string {
+// unsetFields returns the paths of the fields of a message that are zero, including those of nested messages.
+func unsetFields(m protoreflect.Message, path string) []string {
 	var out []string
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -25,21 +25,21 @@ func unset(m protoreflect.Message, path string) []string {
 			out = append(out, here)
 		case f.Kind() != protoreflect.MessageKind || f.IsMap():
 		case f.IsList():
-			out = append(out, unset(m.Get(f).List().Get(0).Message(), here)...)
+			out = append(out, unsetFields(m.Get(f).List().Get(0).Message(), here)...)
 		case !strings.HasPrefix(string(f.Message().FullName()), "google."):
-			out = append(out, unset(m.Get(f).Message(), here)...)
+			out = append(out, unsetFields(m.Get(f).Message(), here)...)
 		}
 	}
 	return out
 }
 
-// fieldsOf counts the leaves of a type as JSON has them: what is embedded counts as its own.
-func fieldsOf(t reflect.Type) []string {
+// jsonFields returns the JSON names of the fields of a type, including those of embedded types.
+func jsonFields(t reflect.Type) []string {
 	var out []string
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous {
-			out = append(out, fieldsOf(f.Type)...)
+			out = append(out, jsonFields(f.Type)...)
 			continue
 		}
 		out = append(out, name)
@@ -47,13 +47,12 @@ func fieldsOf(t reflect.Type) []string {
 	return out
 }
 
-// Nothing of what the catalog says is forgotten on its way to proto: every field of a message is set when every field of the value is,
-// and every field of the value has one of its name.
+// Every field of a message is set if every field of the value is, and every field of the value has a field of the same name.
 func TestCatalogProjection(t *testing.T) {
 	cases := []struct {
 		value   any
 		project func(v any) proto.Message
-		but     string // fields of the value without one of their name
+		but     string // fields of the value that the message does not have
 	}{
 		{&agent.NodeInfo{}, func(v any) proto.Message { return nodeInfoToProto(v.(*agent.NodeInfo)) }, ""},
 		{&agent.AgentInfo{}, func(v any) proto.Message { return agentInfoToProto(v.(*agent.AgentInfo)) }, ""},
@@ -79,10 +78,10 @@ func TestCatalogProjection(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(reflect.TypeOf(c.value).Elem().Name(), func(t *testing.T) {
-			(&numbering{}).fill(reflect.ValueOf(c.value).Elem())
+			(&filler{}).fill(reflect.ValueOf(c.value).Elem())
 			m := c.project(c.value).ProtoReflect()
-			require.Empty(t, unset(m, string(m.Descriptor().Name())))
-			for _, name := range fieldsOf(reflect.TypeOf(c.value).Elem()) {
+			require.Empty(t, unsetFields(m, string(m.Descriptor().Name())))
+			for _, name := range jsonFields(reflect.TypeOf(c.value).Elem()) {
 				if m.Descriptor().Fields().ByName(protoreflect.Name(name)) == nil {
 					require.Contains(t, strings.Fields(c.but), name)
 				}

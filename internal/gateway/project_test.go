@@ -19,14 +19,13 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// numbering fills every field of a value or message with something of its own, so that a field which the projection forgets, or takes for
-// another one, is noticed without anybody listing it here.
-type numbering struct{ n int }
+// filler fills every field of a value or message with a different value, so that tests notice a field that a conversion forgets or confuses.
+type filler struct{ n int }
 
-func (c *numbering) next() int { c.n++; return c.n }
+func (c *filler) next() int { c.n++; return c.n }
 
 // fill sets all fields of a value that have a JSON name.
-func (c *numbering) fill(v reflect.Value) {
+func (c *filler) fill(v reflect.Value) {
 	switch v.Interface().(type) {
 	case json.RawMessage:
 		v.SetBytes(fmt.Append(nil, c.next()))
@@ -73,7 +72,7 @@ func (c *numbering) fill(v reflect.Value) {
 }
 
 // fillMessage sets all fields of a message.
-func (c *numbering) fillMessage(m protoreflect.Message) {
+func (c *filler) fillMessage(m protoreflect.Message) {
 	switch m.Interface().(type) {
 	case *structpb.Struct:
 		proto.Merge(m.Interface(), &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue(fmt.Sprintf("t%d", c.next()))}})
@@ -96,7 +95,7 @@ func (c *numbering) fillMessage(m protoreflect.Message) {
 }
 
 // scalar returns a value for a field, or for an entry of a list.
-func (c *numbering) scalar(f protoreflect.FieldDescriptor, empty protoreflect.Value) protoreflect.Value {
+func (c *filler) scalar(f protoreflect.FieldDescriptor, empty protoreflect.Value) protoreflect.Value {
 	switch f.Kind() {
 	case protoreflect.StringKind:
 		if jsonText[string(f.Name())] {
@@ -118,7 +117,7 @@ func (c *numbering) scalar(f protoreflect.FieldDescriptor, empty protoreflect.Va
 // jsonText names the fields of requests that hold JSON as text.
 var jsonText = map[string]bool{"output_schema": true, "parameters": true, "args": true, "output": true, "value": true, "extras": true}
 
-// asText decodes JSON with numbers as text: proto has large numbers, and JSON of any type, as strings.
+// asText decodes JSON with numbers as text, because proto has large numbers, and JSON of any type, as strings.
 func asText(t *testing.T, data []byte) any {
 	t.Helper()
 	var v any
@@ -147,7 +146,7 @@ func asText(t *testing.T, data []byte) any {
 	return walk(v)
 }
 
-// requireSame compares a value with a message, field by field under their JSON names. Those of skipped are the value's alone.
+// requireSame compares a value with a message, field by field by their JSON names. The message lacks the skipped fields.
 func requireSame(t *testing.T, value any, m proto.Message, skipped ...string) {
 	t.Helper()
 	data, err := json.Marshal(value)
@@ -169,7 +168,7 @@ func requireSame(t *testing.T, value any, m proto.Message, skipped ...string) {
 
 func TestEventProjection(t *testing.T) {
 	var e agent.Event
-	(&numbering{}).fill(reflect.ValueOf(&e).Elem())
+	(&filler{}).fill(reflect.ValueOf(&e).Elem())
 	requireSame(t, e, eventToProto(&e))
 	require.Equal(t, "a\uFFFDb", eventToProto(&agent.Event{Type: agent.EventToken, Text: "a\xffb"}).GetText())
 }
@@ -184,27 +183,27 @@ func TestOutputProjectionHasNoNull(t *testing.T) {
 
 func TestFindProjection(t *testing.T) {
 	var s agent.SessionSummary
-	(&numbering{}).fill(reflect.ValueOf(&s).Elem())
+	(&filler{}).fill(reflect.ValueOf(&s).Elem())
 	requireSame(t, s, sessionSummaryToProto(&s))
 	var forked agent.SessionForked
-	(&numbering{}).fill(reflect.ValueOf(&forked).Elem())
+	(&filler{}).fill(reflect.ValueOf(&forked).Elem())
 	requireSame(t, forked, forkedToProto(&forked))
 	var found agent.TurnSummary
-	(&numbering{}).fill(reflect.ValueOf(&found).Elem())
+	(&filler{}).fill(reflect.ValueOf(&found).Elem())
 	requireSame(t, found, turnSummaryToProto(&found))
 }
 
 func TestRequestProjection(t *testing.T) {
 	var p pb.TurnRequest
-	(&numbering{}).fillMessage(p.ProtoReflect())
+	(&filler{}).fillMessage(p.ProtoReflect())
 	r := requestFromProto(&p)
 	requireSame(t, agent.TurnBody{TurnRequest: r, Draft: r.Draft.Text}, &p)
 
 	require.Equal(t, agent.TurnRequest{}, requestFromProto(&pb.TurnRequest{}))
 
 	var rerun pb.RerunTurnRequest
-	(&numbering{}).fillMessage(rerun.ProtoReflect())
-	rerun.RerunOf = "" // the path of the other door
+	(&filler{}).fillMessage(rerun.ProtoReflect())
+	rerun.RerunOf = "" // HTTP has it in the path
 	requireSame(t, rerunFromProto(&rerun), &rerun)
 	require.Equal(t, agent.RerunRequest{}, rerunFromProto(&pb.RerunTurnRequest{}))
 	for name, c := range map[string]struct {
@@ -218,7 +217,7 @@ func TestRequestProjection(t *testing.T) {
 	}
 }
 
-// FuzzDecodeRequest: whatever the body, the decoder answers with a request or with an error that a caller can act on.
+// FuzzDecodeRequest checks that any body is a request or an invalid one.
 func FuzzDecodeRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"message":"x"}`, `{"messages":[{"role":"user","blocks":[{"type":"text","text":"x"}]}]}`, `{"limits":{"tool_calls":"1"}}`,
@@ -242,7 +241,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			require.NoError(t, err)
 			return
 		}
-		// What was accepted can be written and read again.
+		// An accepted request can be encoded and decoded again.
 		again, err := json.Marshal(r)
 		require.NoError(t, err)
 		var second agent.TurnRequest

@@ -12,7 +12,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// maxTitle bounds the title of a session, in characters.
+// maxTitle is the maximum length of the title of a session, in characters.
 const maxTitle = 200
 
 // patchSession is PATCH /v1/sessions/{id}.
@@ -30,10 +30,11 @@ func (s *httpServer) patchSession(c *Call) (any, error) {
 	if title == nil {
 		title = new(string)
 	}
-	return s.renameSession(c.bounded(), c.caller, c.sessionID(), *title)
+	return s.renameSession(c.callContext(), c.caller, c.sessionID(), *title)
 }
 
-// renameSession sets the title of a session of the caller's tenant, audits that, and returns the session. Whoever runs turns may rename sessions.
+// renameSession sets the title of a session of the caller's tenant, audits the change, and returns the session. A caller who may run turns may
+// rename sessions.
 func (g *Gateway) renameSession(ctx context.Context, caller identity, id agent.SessionID, title string) (agent.SessionSummary, error) {
 	title = strings.TrimSpace(title)
 	switch {
@@ -46,7 +47,7 @@ func (g *Gateway) renameSession(ctx context.Context, caller identity, id agent.S
 		return agent.SessionSummary{}, err
 	}
 	err := g.cfg.Sessions.SetTitle(ctx, caller.ownTenant(), id, title, caller.actor(""))
-	caller.auditChange(agent.ActionTurnsRun, "session/"+string(id), facts{"titled": title != ""}, err) // the title is the user's text: it is not recorded
+	caller.auditChange(agent.ActionTurnsRun, "session/"+string(id), facts{"titled": title != ""}, err) // without the title, which is the user's text
 	if err != nil {
 		return agent.SessionSummary{}, err
 	}
@@ -67,15 +68,8 @@ func checkTitle(title string) error {
 	return nil
 }
 
-// RenameSession implements the service.
 func (s *grpcServer) RenameSession(ctx context.Context, p *pb.RenameSessionRequest) (*pb.RenameSessionResponse, error) {
-	caller, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	renamed, err := s.renameSession(ctx, caller, agent.SessionID(p.GetSessionId()), p.GetTitle())
+	renamed, err := s.renameSession(ctx, callerOf(ctx), agent.SessionID(p.GetSessionId()), p.GetTitle())
 	if err != nil {
 		return nil, err
 	}

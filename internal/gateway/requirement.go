@@ -12,28 +12,28 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// requirement is the permission that a route or a gRPC method checks before its handler runs. What the caller may do to the resource itself is
-// checked where that is known. The zero requirement is met by nobody, so that a route without one is closed.
+// requirement is the permission that a route or a gRPC method checks before its handler runs. The handler checks the permission for the
+// resource. Nobody meets the zero requirement, so a route without a requirement is closed.
 type requirement struct {
-	actions       []agent.Action // one of which must be allowed, for some resource
-	everyTenant   bool           // the credential must also be of every tenant: the answer is about all of them
-	anyCredential bool           // instead: every valid credential is enough
-	public        bool           // instead: no credential is needed
+	actions       []agent.Action // the caller must be allowed one of them, for some resource
+	everyTenant   bool           // the credential must also be of every tenant, because the answer is about all of them
+	anyCredential bool           // instead of actions: every valid credential is enough
+	public        bool           // instead of actions: no credential is needed
 }
 
 // endpoint is a handler with its requirement.
 type endpoint struct {
 	required  requirement
 	handle    handler
-	errorBody ErrorBody // of another API; nil: as everywhere
+	errorBody ErrorBody // the format of another API's errors; nil means the gateway's
 }
 
-// requires returns an endpoint whose caller must be allowed one of some actions.
+// requires returns an endpoint whose caller must be allowed one of the actions.
 func requires(h handler, actions ...agent.Action) endpoint {
 	return endpoint{required: requirement{actions: actions}, handle: h}
 }
 
-// check returns and audits the error of a caller who does not meet the requirement of a route or method.
+// check returns nil if the caller meets the requirement of a route or method. Otherwise it audits the denial and returns it as an error.
 func (q *requirement) check(caller identity, route string) error {
 	switch {
 	case q.public:
@@ -49,16 +49,16 @@ func (q *requirement) check(caller identity, route string) error {
 		}
 	}
 	if len(q.actions) == 0 {
-		return agent.Errorf(agent.CodeDenied, "", "nobody is allowed this: %.140q states no action", route)
+		return agent.Errorf(agent.CodeDenied, "", "%.140q has no requirement, so nobody may call it", route)
 	}
 	caller.audit(agent.AuditDenied, q.actions[0], route, nil)
 	if q.everyTenant && caller.allowAny(q.actions[0]) {
-		return agent.Errorf(agent.CodeDenied, "", "%s is for credentials of every tenant: it tells about all of them", q.actions[0])
+		return agent.Errorf(agent.CodeDenied, "", "%s is for credentials of every tenant, because the answer is about all of them", q.actions[0])
 	}
 	return agent.Errorf(agent.CodeDenied, "", "the credential does not allow %s", q.actions[0])
 }
 
-// auditAction returns the action under which the audit trail records a caller who is refused for another reason.
+// auditAction returns the action for audit records of callers who are refused before the handler runs.
 func (q *requirement) auditAction() agent.Action {
 	if len(q.actions) == 0 {
 		return agent.AuditAuthenticate
@@ -66,8 +66,7 @@ func (q *requirement) auditAction() agent.Action {
 	return q.actions[0]
 }
 
-// allowAny reports whether the caller may do a at all, to at least one resource. A scope that confines an action without resources allows
-// nothing.
+// allowAny reports whether the caller may do a to at least one resource. A scope with a resource allows nothing if the action knows none.
 func (c identity) allowAny(a agent.Action) bool {
 	if !access.Confinable(a) {
 		return c.principal.May(a, "")
@@ -78,7 +77,7 @@ func (c identity) allowAny(a agent.Action) bool {
 // methods are the endpoints of one path; any other method gets 405 with Allow.
 type methods map[string]endpoint
 
-// method finds the endpoint of a request; GET serves HEAD too.
+// method returns the endpoint of a method; GET serves HEAD too.
 func (m methods) method(name string) (endpoint, bool) {
 	e, ok := m[name]
 	if !ok && name == http.MethodHead {
@@ -123,7 +122,7 @@ var grpcRequirements = map[string]requirement{
 	pb.Catalog_Publish_FullMethodName:       {actions: []agent.Action{agent.ActionCatalogWrite}},
 	pb.Catalog_Delete_FullMethodName:        {actions: []agent.Action{agent.ActionCatalogWrite}},
 
-	grpc_health_v1.Health_Check_FullMethodName: {public: true}, // says only whether turns can run
+	grpc_health_v1.Health_Check_FullMethodName: {public: true}, // tells only whether turns can run
 	grpc_health_v1.Health_List_FullMethodName:  {public: true},
 	grpc_health_v1.Health_Watch_FullMethodName: {anyCredential: true}, // holds a stream
 

@@ -22,10 +22,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// closedDoor accepts the bearer token tenant|scope,scope as a credential with these scopes.
-type closedDoor struct{}
+// scopesAuth accepts the bearer token tenant|scope,scope as a credential with these scopes.
+type scopesAuth struct{}
 
-func (closedDoor) Authenticate(_ context.Context, c access.Credentials) (agent.Principal, error) {
+func (scopesAuth) Authenticate(_ context.Context, c access.Credentials) (agent.Principal, error) {
 	tenant, scopes, ok := strings.Cut(c.Bearer, "|")
 	if !ok {
 		return agent.Principal{}, access.Refused("no")
@@ -33,12 +33,12 @@ func (closedDoor) Authenticate(_ context.Context, c access.Credentials) (agent.P
 	return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Scopes: strings.Split(scopes, ",")}, nil
 }
 
-// healthy is a port whose state is good. Every other port of closed panics when it is called: no refused call gets that far.
-type healthy struct{}
+// healthyPort reports that all is well.
+type healthyPort struct{}
 
-func (healthy) Health(context.Context) Health { return Health{OK: true} }
+func (healthyPort) Health(context.Context) Health { return Health{OK: true} }
 
-// Names under which the ports can be embedded: some have a method of their own name.
+// Types for embedding ports that have a method of the same name as the port.
 type (
 	approvalsPort  = Approvals
 	knowledgePort  = Knowledge
@@ -50,8 +50,8 @@ type (
 	usagePort      = Usage
 )
 
-// uncalled are ports that panic when they are called.
-type uncalled struct {
+// panickingPorts panic if a refused call reaches them.
+type panickingPorts struct {
 	Turns
 	Results
 	Sessions
@@ -70,35 +70,35 @@ type uncalled struct {
 	usagePort
 }
 
-// openTrail is a trail that takes records.
-type openTrail struct{ Audit }
+// discardingAudit drops records.
+type discardingAudit struct{ Audit }
 
-func (openTrail) Record(agent.AuditRecord) {}
+func (discardingAudit) Record(agent.AuditRecord) {}
 
-// storing is a codec whose payloads may be stored elsewhere.
-type storing struct{ Codec }
+// storingCodec is a codec that may store payloads outside the history.
+type storingCodec struct{ Codec }
 
-func (storing) Stores() bool { return true }
+func (storingCodec) Stores() bool { return true }
 
-// closed returns a gateway with all ports.
-func closed(t *testing.T) *Gateway {
+// newTestGateway returns a gateway with all ports.
+func newTestGateway(t *testing.T) *Gateway {
 	t.Helper()
-	p := uncalled{}
+	p := panickingPorts{}
 	g, err := New(Config{
-		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Auth: closedDoor{}, Metrics: http.NotFoundHandler(),
+		HTTPAddr: "127.0.0.1:0", GRPCAddr: "127.0.0.1:0", Auth: scopesAuth{}, Metrics: http.NotFoundHandler(),
 		Ports: Ports{
 			Turns: p, Results: p, Sessions: p, Approvals: p, Knowledge: p, Workflows: p, Runs: p, Composites: p, Agents: p, Documents: p, Doctor: p,
-			Finder: p, Health: healthy{}, Keys: p, Audit: openTrail{}, Schedules: struct{ Schedules }{}, SchedulePlans: p, Links: p, Usage: p,
-			Retention: struct{ Retention }{}, Erasures: struct{ Erasures }{}, Codec: storing{},
+			Finder: p, Health: healthyPort{}, Keys: p, Audit: discardingAudit{}, Schedules: struct{ Schedules }{}, SchedulePlans: p, Links: p, Usage: p,
+			Retention: struct{ Retention }{}, Erasures: struct{ Erasures }{}, Codec: storingCodec{},
 		},
 	})
 	require.NoError(t, err)
 	return g
 }
 
-// TestEveryPathHasARequirement checks that no path accepts a caller without a credential, or with one that allows nothing.
+// TestEveryPathHasARequirement checks that no path accepts a caller without a credential, or with a credential that allows nothing.
 func TestEveryPathHasARequirement(t *testing.T) {
-	g := closed(t)
+	g := newTestGateway(t)
 	s, ok := g.http.Handler.(*httpServer)
 	require.True(t, ok)
 	require.Greater(t, len(s.paths), 30)
@@ -135,14 +135,14 @@ func TestEveryPathHasARequirement(t *testing.T) {
 			if !n.anyCredential {
 				require.Equal(t, 403, try("acme|nothing.at.all"), what)
 			}
-			for _, a := range n.actions { // a scope that was meant to confine does not open what knows no resources
+			for _, a := range n.actions { // a scope with a resource allows no action without resources
 				if !access.Confinable(a) {
 					require.Equal(t, 403, try("acme|"+string(a)+":x,*:x"), what)
 					require.Equal(t, 403, try("*|"+string(a)+":x"), what)
 				}
 			}
-			for _, a := range agent.Actions() { // what others need opens nothing
-				if n.actions != nil && !strings.Contains(sprint(n.actions), string(a)) {
+			for _, a := range agent.Actions() { // other actions are not enough
+				if n.actions != nil && !strings.Contains(joinActions(n.actions), string(a)) {
 					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", what, a)
 				}
 			}
@@ -152,10 +152,9 @@ func TestEveryPathHasARequirement(t *testing.T) {
 	require.Equal(t, []string{"GET /health", "GET /v1/whoami"}, open)
 }
 
-// Every path refuses a parameter that it does not read, and names it; those that people and probes call with parameters of their own are
-// the exceptions.
+// Every path refuses an unknown parameter and names it, except the paths that people and probes call with any parameters.
 func TestEveryPathRefusesUnknownParameters(t *testing.T) {
-	g := closed(t)
+	g := newTestGateway(t)
 	s, ok := g.http.Handler.(*httpServer)
 	require.True(t, ok)
 	for path, m := range s.paths {
@@ -182,7 +181,7 @@ func TestEveryPathRefusesUnknownParameters(t *testing.T) {
 	}
 }
 
-func sprint(actions []agent.Action) string {
+func joinActions(actions []agent.Action) string {
 	var all []string
 	for _, a := range actions {
 		all = append(all, string(a))
@@ -192,7 +191,7 @@ func sprint(actions []agent.Action) string {
 
 // TestEveryCallHasARequirement is TestEveryPathHasARequirement for gRPC methods.
 func TestEveryCallHasARequirement(t *testing.T) {
-	g := closed(t)
+	g := newTestGateway(t)
 	require.NoError(t, g.Start(t.Context()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
@@ -255,7 +254,7 @@ func TestEveryCallHasARequirement(t *testing.T) {
 	}, open)
 }
 
-// A path or method without a requirement is closed to everybody, the operator and callers without authentication included.
+// A path or method without a requirement is closed to everybody, including operators and callers without authentication.
 func TestNoRequirementIsClosed(t *testing.T) {
 	var n requirement
 	for _, p := range []agent.Principal{
@@ -263,8 +262,10 @@ func TestNoRequirementIsClosed(t *testing.T) {
 	} {
 		require.Equal(t, agent.CodeDenied, agent.CodeOf(n.check(identity{principal: p}, "GET /forgotten")))
 	}
-	_, err := callerOf(t.Context())
-	require.Equal(t, agent.CodeInternal, agent.CodeOf(err))
-	_, _, err = closed(t).identifyCall(t.Context(), "/turnstone.v1.AgentRuntime/Forgotten")
+	unidentified := callerOf(t.Context())
+	require.Equal(t, agent.CodeInternal, agent.CodeOf(unidentified.anonymous))
+	require.False(t, unidentified.principal.Trusted())
+	require.Error(t, unidentified.allow(agent.ActionTurnsRead, ""))
+	_, _, err := newTestGateway(t).identifyCall(t.Context(), "/turnstone.v1.AgentRuntime/Forgotten")
 	require.Error(t, err)
 }

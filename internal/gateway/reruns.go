@@ -13,7 +13,7 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// postRerun is POST /v1/turns/{id}/rerun: submit, then wait, stream, or do neither, as POST /v1/turns.
+// postRerun is POST /v1/turns/{id}/rerun. It waits, streams or does neither, as POST /v1/turns does.
 func (s *httpServer) postRerun(c *Call) error {
 	wait, after, err := c.turnParameters()
 	if err != nil {
@@ -26,16 +26,16 @@ func (s *httpServer) postRerun(c *Call) error {
 	if err := ApplyIdempotencyKey(c.r, &body.IdempotencyKey); err != nil {
 		return err
 	}
-	of := turnOrigin{RerunOf: c.turnID(), FromStep: body.FromStep}
-	return s.answerTurn(c, wait, after, of, func() (agent.Receipt, error) {
-		receipt, tenant, err := s.rerun(c.bounded(), c.caller, "http", of.RerunOf, &body)
+	origin := turnOrigin{RerunOf: c.turnID(), FromStep: body.FromStep}
+	return s.answerTurn(c, wait, after, origin, func() (agent.Receipt, error) {
+		receipt, tenant, err := s.rerun(c.callContext(), c.caller, "http", origin.RerunOf, &body)
 		c.caller.tenant = cmp.Or(c.caller.tenant, tenant)
 		return receipt, err
 	})
 }
 
-// rerun submits a turn that the caller may read once more, and returns its tenant. The caller must be allowed to run the agent, and to change it if
-// the request has another prompt or a draft.
+// rerun submits a turn again and returns the tenant of the turn. The caller must be allowed to read the turn, to run the agent and, if the
+// request has another prompt or a draft, to change the agent.
 func (g *Gateway) rerun(
 	ctx context.Context, caller identity, door string, id agent.TurnID, body *agent.RerunRequest,
 ) (receipt agent.Receipt, tenant string, err error) {
@@ -76,7 +76,7 @@ func (g *Gateway) rerun(
 
 // forkBody is the body of POST /v1/sessions/{id}/fork.
 type forkBody struct {
-	TurnID    agent.TurnID    `json:"turn_id,omitempty"`    // the last turn that is copied; empty: all are
+	TurnID    agent.TurnID    `json:"turn_id,omitempty"`    // the last turn to copy; empty: all of them
 	SessionID agent.SessionID `json:"session_id,omitempty"` // empty: a new id
 }
 
@@ -86,12 +86,13 @@ func (s *httpServer) postFork(c *Call) (any, error) {
 	if err := c.decodeIfAny(&body); err != nil {
 		return nil, err
 	}
-	forked, err := s.forkSession(c.bounded(), c.caller, agent.Fork{From: c.sessionID(), TurnID: body.TurnID, SessionID: body.SessionID})
+	forked, err := s.forkSession(c.callContext(), c.caller, agent.Fork{From: c.sessionID(), TurnID: body.TurnID, SessionID: body.SessionID})
 	c.status = http.StatusCreated
 	return forked, err
 }
 
-// forkSession copies the transcript of a session of the caller's tenant into a new session, and audits that. Whoever runs turns may make sessions.
+// forkSession copies the transcript of a session of the caller's tenant into a new session, and audits the change. A caller who may run turns
+// may make sessions.
 func (g *Gateway) forkSession(ctx context.Context, caller identity, f agent.Fork) (agent.SessionForked, error) {
 	if !caller.allowAny(agent.ActionTurnsRun) {
 		return agent.SessionForked{}, caller.allow(agent.ActionTurnsRun, "")
@@ -112,22 +113,15 @@ func (g *Gateway) forkSession(ctx context.Context, caller identity, f agent.Fork
 	return forked, err
 }
 
-// RerunTurn implements the service.
 func (s *grpcServer) RerunTurn(ctx context.Context, p *pb.RerunTurnRequest) (*pb.RerunTurnResponse, error) {
-	caller, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if p.GetRerunOf() == "" {
 		return nil, agent.Invalid("rerun_of", "is empty")
 	}
-	if err := checkJSON("output_schema", rawOf(p.GetOutputSchema())); err != nil {
+	if err := checkJSON("output_schema", jsonFromProto(p.GetOutputSchema())); err != nil {
 		return nil, err
 	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
 	body := rerunFromProto(p)
-	receipt, _, err := s.rerun(ctx, caller, "grpc", agent.TurnID(p.GetRerunOf()), &body)
+	receipt, _, err := s.rerun(ctx, callerOf(ctx), "grpc", agent.TurnID(p.GetRerunOf()), &body)
 	if err != nil {
 		return nil, err
 	}
@@ -135,20 +129,13 @@ func (s *grpcServer) RerunTurn(ctx context.Context, p *pb.RerunTurnRequest) (*pb
 		return nil, fmt.Errorf("set header: %w", err)
 	}
 	return &pb.RerunTurnResponse{
-		TurnId: validText(string(receipt.TurnID)), SessionId: validText(string(receipt.SessionID)), StreamId: validText(receipt.StreamID),
+		TurnId: validText(receipt.TurnID), SessionId: validText(receipt.SessionID), StreamId: validText(receipt.StreamID),
 		State: acceptedState(receipt, "").State, RerunOf: p.GetRerunOf(), FromStep: p.GetFromStep(),
 	}, nil
 }
 
-// ForkSession implements the service.
 func (s *grpcServer) ForkSession(ctx context.Context, p *pb.ForkSessionRequest) (*pb.ForkSessionResponse, error) {
-	caller, err := grpcCaller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.bounded(ctx)
-	defer cancel()
-	forked, err := s.forkSession(ctx, caller, agent.Fork{
+	forked, err := s.forkSession(ctx, callerOf(ctx), agent.Fork{
 		From: agent.SessionID(p.GetForkedFrom()), TurnID: agent.TurnID(p.GetTurnId()), SessionID: agent.SessionID(p.GetSessionId()),
 	})
 	if err != nil {

@@ -15,61 +15,60 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// resultRefHeader carries the canonical reference of a result.
+// resultRefHeader holds the canonical reference of a result.
 const resultRefHeader = "Turnstone-Result-Ref"
 
-// copyBytes is how much of a result is written under one deadline.
+// copyBytes is how many bytes of a result are written under one deadline.
 const copyBytes = 256 << 10
 
 // digestPattern matches a content address without its scheme.
 var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// Results is the port of stored results. [agent.CodeNotFound] for a result that is unknown or belongs to another tenant, with the same text.
-// A tenant may be [agent.AnyTenant]; a cas:// reference is then one of [agent.DefaultTenant]. A reference is artifact:// or cas://, a result
-// id, a turn id or a job id.
+// Results is the port of stored results. A reference is artifact:// or cas://, a result id, a turn id or a job id. An unknown result and another
+// tenant's are [agent.CodeNotFound] with the same text. With [agent.AnyTenant], a cas:// reference is looked up for [agent.DefaultTenant].
 type Results interface {
 	// Result opens a stored result. The caller closes Body.
 	Result(ctx context.Context, tenant, ref string) (ResultView, error)
-	// Dataset opens the rows of a result as JSON: an array of rows, or the document that the result is. The caller closes it; reading ends
-	// soon after ctx does.
+	// Dataset opens the rows of a result as a JSON array, or the document of a result without rows. The caller closes it. Reading ends soon
+	// after ctx ends.
 	Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
-	// ResultMetadata returns what is stored of a finished turn besides its output.
+	// ResultMetadata returns the data of a finished turn that is not in its output.
 	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
 }
 
 // ResultView is a stored result, open for reading.
 type ResultView struct {
 	Ref       string        // the canonical reference, artifact:// or cas://
-	TurnID    agent.TurnID  // empty for a blob that belongs to no single turn
+	TurnID    agent.TurnID  // empty for a blob that several turns share
 	MediaType string        // empty: application/json
-	Size      int64         // bytes; -1 when not known
-	Body      io.ReadCloser // streamed, so that a result of any size costs no memory
+	Size      int64         // bytes; -1 if unknown
+	Body      io.ReadCloser // a stream
 }
 
 func (s *httpServer) routeResults() {
-	s.route(pathResults+"{ref...}", methods{http.MethodGet: requires(s.serve(tenantAgreed, s.getResults), agent.ActionResultsRead)})
+	s.route(pathResults+"{ref...}", methods{http.MethodGet: requires(s.serve(tenantUnambiguous, s.getResults), agent.ActionResultsRead)})
 }
 
-// getResults serves all paths below /v1/results/. The slashes of a reference need no escape, so the mux cannot tell where it ends.
+// getResults serves all paths below /v1/results/. The mux cannot tell them apart, because a reference may hold slashes.
 func (s *httpServer) getResults(c *Call) error {
-	ref, rows := strings.CutSuffix(c.r.PathValue("ref"), "/data")
-	ref, err := resultRef(ref)
+	path, wantsRows := strings.CutSuffix(c.r.PathValue("ref"), "/data")
+	ref, err := resultRef(path)
 	switch {
 	case err != nil:
 		return err
-	case rows:
+	case wantsRows:
 		return s.getData(c, ref)
 	default:
 		return s.getResult(c, ref)
 	}
 }
 
-// getResult is GET /v1/results/{ref}: the stored document itself, streamed. The slashes of a reference may be escaped or not.
+// getResult is GET /v1/results/{ref}. It streams the stored document.
 func (s *httpServer) getResult(c *Call, ref string) error {
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return err
 	}
-	ctx, cancel := s.whileOpen(c.r.Context())
+	ctx, cancel := s.streamContext(c.r.Context())
 	defer cancel()
 	v, err := s.openResult(ctx, cancel, c.caller, ref)
 	if err != nil {
@@ -90,29 +89,29 @@ func (s *httpServer) getResult(c *Call, ref string) error {
 	if c.r.Method == http.MethodHead {
 		return nil
 	}
-	out := &bodyWriter{ctx: ctx, s: s, w: c.w, begun: true}
+	out := &bodyWriter{ctx: ctx, s: s, w: c.w, isBegun: true}
 	if _, err := io.CopyBuffer(out, struct{ io.Reader }{v.Body}, make([]byte, copyBytes)); err != nil {
-		return s.breakOff(c.w, out, fmt.Errorf("send result %s: %w", v.Ref, err))
+		return s.abort(c.w, out, fmt.Errorf("send result %s: %w", v.Ref, err))
 	}
 	return nil
 }
 
-// bodyWriter writes a body for as long as the client reads and the gateway is open.
+// bodyWriter writes a body until ctx ends. It writes the header before the first byte.
 type bodyWriter struct {
-	ctx    context.Context
-	s      *httpServer
-	w      http.ResponseWriter
-	header func(http.Header) // sets what the response begins with, before its first byte
-	begun  bool
-	err    error // why nothing more can be written
+	ctx       context.Context
+	s         *httpServer
+	w         http.ResponseWriter
+	setHeader func(http.Header)
+	isBegun   bool  // the header was written
+	err       error // of a failed Write
 }
 
 func (o *bodyWriter) begin() {
-	if o.begun {
+	if o.isBegun {
 		return
 	}
-	o.begun = true
-	o.header(o.w.Header())
+	o.isBegun = true
+	o.setHeader(o.w.Header())
 	o.w.WriteHeader(http.StatusOK)
 }
 
@@ -129,20 +128,20 @@ func (o *bodyWriter) Write(p []byte) (int, error) {
 	o.s.extendWrite(o.w)
 	n, err := o.w.Write(p)
 	if err != nil {
-		o.err = fmt.Errorf("%w: %w", errGone, err)
+		o.err = fmt.Errorf("%w: %w", errClientGone, err)
 	}
 	return n, o.err
 }
 
-// breakOff cuts the connection in the middle of a body. A response that ended normally would be taken for complete.
-func (s *httpServer) breakOff(w http.ResponseWriter, out *bodyWriter, err error) error {
-	if out.err != nil {
-		err = out.err // the error of reading only follows from it
+// abort logs an error and cuts the connection in the middle of a body, so that the client does not take the body for complete.
+func (s *httpServer) abort(w http.ResponseWriter, out *bodyWriter, err error) error {
+	if out.err != nil { // it caused err
+		err = out.err
 	}
-	if errors.Is(err, errGone) || errors.Is(err, context.Canceled) { // nobody is left to tell, and nobody is at fault
+	if errors.Is(err, errClientGone) || errors.Is(err, context.Canceled) { // not an internal error
 		err = agent.Errorf(agent.CodeCancelled, "", "%w", err)
 	}
-	s.fail(w, err)              // for the log
+	s.fail(w, err)
 	panic(http.ErrAbortHandler) //nolint:forbidigo // net/http's way to cut off a response that has begun
 }
 
@@ -151,8 +150,8 @@ func (g *Gateway) openResult(ctx context.Context, cancel context.CancelFunc, cal
 	return openWithin(g.cfg.Limits.CallTimeout, cancel, func() (ResultView, error) { return g.cfg.Results.Result(ctx, caller.lookupTenant(), ref) })
 }
 
-// openWithin bounds how long something takes to open. Reading goes on for as long as the client reads and the context lasts, so the bound
-// cannot be a deadline of that context: cancel ends it.
+// openWithin calls open and, if that takes longer than timeout, cancel. A deadline of the context will not do, because the context is also that of
+// reading, which may take longer.
 func openWithin[T any](timeout time.Duration, cancel context.CancelFunc, open func() (T, error)) (T, error) {
 	timer := time.AfterFunc(timeout, cancel)
 	v, err := open()
@@ -162,12 +161,12 @@ func openWithin[T any](timeout time.Duration, cancel context.CancelFunc, open fu
 	return v, err
 }
 
-// resultRef accepts artifact://x, artifact:/x (what a path cleaner makes of it), cas://x likewise, sha256:<hex> for cas://sha256:<hex>,
-// and a bare id.
+// resultRef returns the reference in a path. It accepts artifact:/x for artifact://x and cas:/x for cas://x, because the mux removes slashes, and
+// sha256:<hex> for cas://sha256:<hex>. Other text is an id.
 func resultRef(ref string) (string, error) {
 	for _, scheme := range []string{"artifact:", "cas:"} {
-		if rest, ok := strings.CutPrefix(ref, scheme); ok {
-			ref = scheme + "//" + strings.TrimLeft(rest, "/")
+		if id, ok := strings.CutPrefix(ref, scheme); ok {
+			ref = scheme + "//" + strings.TrimLeft(id, "/")
 		}
 	}
 	if digestPattern.MatchString(ref) {
@@ -179,7 +178,7 @@ func resultRef(ref string) (string, error) {
 	return ref, nil
 }
 
-// mediaTypeOf never lets stored content pass as something that a browser would run.
+// mediaTypeOf returns the media type of a stored result, application/octet-stream if it is malformed.
 func mediaTypeOf(stored string) string {
 	if stored == "" {
 		return "application/json"

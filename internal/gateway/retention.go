@@ -9,56 +9,54 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// Retention is the port of the reports on what is kept and of the schedule of the sweeps.
+// Retention is the port of the reports on stored data and of the schedule of the sweeps, which delete expired data.
 type Retention interface {
-	// Report is about one tenant, or a page of all for [agent.AnyTenant].
+	// Report returns the report on one tenant, or on a page of all tenants for [agent.AnyTenant].
 	Report(ctx context.Context, tenant string, p agent.Page) (retention.Report, error)
-	// Trigger starts the sweeps now. If Temporal has no schedule of them, Trigger and Pause return [agent.CodeConflict].
+	// Trigger starts the sweeps now. Its error is [agent.CodeConflict] if they have no schedule.
 	Trigger(ctx context.Context) (retention.Status, error)
+	// Pause pauses or resumes the schedule. Its error is [agent.CodeConflict] if there is no schedule.
 	Pause(ctx context.Context, paused bool, note string) (retention.Status, error)
 }
 
 // Bounds of requests about retention.
 const (
-	maxReportToken  = 128 // a tenant's name
-	maxReportPage   = 100
-	usualReportPage = 20
+	maxReportToken    = 128 // a tenant's name
+	maxReportPage     = 100
+	defaultReportPage = 20
 )
 
 const pathRetention = "/v1/retention"
 
 func (s *httpServer) routeRetention() {
 	write := func(handle func(*Call) (any, error)) methods {
-		return methods{http.MethodPost: requires(s.answerPlain(tenantEither, handle), agent.ActionRetentionWrite)}
+		return methods{http.MethodPost: requires(s.answerWithoutQuery(tenantHeaderFirst, handle), agent.ActionRetentionWrite)}
 	}
-	s.route(pathRetention, methods{http.MethodGet: requires(s.answer(tenantEither, s.getRetention), agent.ActionRetentionRead)})
+	s.route(pathRetention, methods{http.MethodGet: requires(s.answer(tenantHeaderFirst, s.getRetention), agent.ActionRetentionRead)})
 	s.route(pathRetention+"/run", write(s.runSweeps))
-	s.route(pathRetention+"/pause", write(s.pauseSweeps))
-	s.route(pathRetention+"/resume", write(s.resumeSweeps))
+	s.route(pathRetention+"/pause", write(func(c *Call) (any, error) { return s.setSweepsPaused(c, "pause", true) }))
+	s.route(pathRetention+"/resume", write(func(c *Call) (any, error) { return s.setSweepsPaused(c, "resume", false) }))
 }
 
-// getRetention is GET /v1/retention?page_size=&page_token=. A credential of every tenant that names no tenant gets a page of all.
+// getRetention is GET /v1/retention?page_size=&page_token=. Without a tenant, a credential of every tenant gets a page of all tenants.
 func (s *httpServer) getRetention(c *Call) (any, error) {
-	page := c.query.pageWithin(usualReportPage, maxReportPage)
-	if err := cmp.Or(c.query.end(), checkText("page_token", page.Token, maxReportToken)); err != nil {
+	page := c.query.pageWithin(defaultReportPage, maxReportPage)
+	if err := cmp.Or(c.query.validate(), checkText("page_token", page.Token, maxReportToken)); err != nil {
 		return nil, err
 	}
-	return s.cfg.Retention.Report(c.bounded(), c.caller.lookupTenant(), page)
+	return s.cfg.Retention.Report(c.callContext(), c.caller.lookupTenant(), page)
 }
 
-// runSweeps is POST /v1/retention/run: it starts the sweeps of all tenants now, unless they are running.
+// runSweeps is POST /v1/retention/run. It starts the sweeps of all tenants, unless they are running.
 func (s *httpServer) runSweeps(c *Call) (any, error) {
 	if err := c.readSweepsBody("run", &struct{}{}); err != nil {
 		return nil, err
 	}
 	c.status = http.StatusAccepted
-	return c.auditSweeps("run", s.cfg.Retention.Trigger)
+	return c.changeSweeps("run", s.cfg.Retention.Trigger)
 }
 
-func (s *httpServer) pauseSweeps(c *Call) (any, error) { return s.setSweepsPaused(c, "pause", true) }
-
-func (s *httpServer) resumeSweeps(c *Call) (any, error) { return s.setSweepsPaused(c, "resume", false) }
-
+// setSweepsPaused is POST /v1/retention/pause and POST /v1/retention/resume.
 func (s *httpServer) setSweepsPaused(c *Call, action string, paused bool) (any, error) {
 	var body struct {
 		Reason string `json:"reason,omitempty"`
@@ -70,7 +68,7 @@ func (s *httpServer) setSweepsPaused(c *Call, action string, paused bool) (any, 
 	if err != nil {
 		return nil, err
 	}
-	return c.auditSweeps(action, func(ctx context.Context) (retention.Status, error) { return s.cfg.Retention.Pause(ctx, paused, note) })
+	return c.changeSweeps(action, func(ctx context.Context) (retention.Status, error) { return s.cfg.Retention.Pause(ctx, paused, note) })
 }
 
 // readSweepsBody reads the body of a request that concerns all tenants. It refuses and audits credentials of a single tenant.
@@ -82,9 +80,9 @@ func (c *Call) readSweepsBody(action string, body any) error {
 	return c.decodeIfAny(body)
 }
 
-// auditSweeps does something to the sweeps and audits that.
-func (c *Call) auditSweeps(action string, do func(context.Context) (retention.Status, error)) (any, error) {
-	status, err := do(c.bounded())
+// changeSweeps calls change and audits a successful change.
+func (c *Call) changeSweeps(action string, change func(context.Context) (retention.Status, error)) (any, error) {
+	status, err := change(c.callContext())
 	if err != nil {
 		return nil, err
 	}

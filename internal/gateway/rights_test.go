@@ -16,25 +16,26 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// with opens a gateway whose credentials are scopes, separated by commas, of tenant acme and user ann; "nobody's" is nobody's own.
-func with(t *testing.T, scopes ...string) (*door, *gatewaytest.Trail) {
+// startWithScopes starts a gateway with a credential of tenant acme and user ann for each list of scopes. The credential is the list. The credential
+// "robot" has no subject.
+func startWithScopes(t *testing.T, scopes ...string) (*testGateway, *gatewaytest.Trail) {
 	t.Helper()
 	trail := &gatewaytest.Trail{}
 	auth := gatewaytest.Credentials{
-		"nobodys": {Method: agent.MethodKey, Tenant: "acme", Role: "robot", Scopes: []string{"*"}, Credential: "key/robot"},
-		"any":     gatewaytest.Caller(agent.AnyTenant, "root", "*"),
+		"robot": {Method: agent.MethodKey, Tenant: "acme", Role: "robot", Scopes: []string{"*"}, Credential: "key/robot"},
+		"any":   gatewaytest.Caller(agent.AnyTenant, "root", "*"),
 	}
 	for _, s := range scopes {
 		p := gatewaytest.Caller("acme", "ann", strings.Split(s, ",")...)
 		p.Role, p.Flags = "clerk", map[string]any{"beta": true}
 		auth[s] = p
 	}
-	return open(t, func(c *gateway.Config) { c.Auth, c.Audit = auth, trail }), trail
+	return startGateway(t, func(c *gateway.Config) { c.Auth, c.Audit = auth, trail }), trail
 }
 
-// What a credential says is taken from it, and what the body says of it dropped, at every door.
+// User, role and flags come from the credential, and those of the body are dropped.
 func TestWhoComesFromTheCredential(t *testing.T) {
-	d, _ := with(t, "*")
+	d, _ := startWithScopes(t, "*")
 	var routed agent.RouteContext
 	d.catalog.Decide = func(r agent.RouteContext) (agent.RouteDecision, error) {
 		routed = r
@@ -69,42 +70,42 @@ func TestWhoComesFromTheCredential(t *testing.T) {
 	require.Equal(t, "ann key/acme-ann mine-1", last().Sender+" "+last().Principal.Credential+" "+last().RequestID)
 	require.Equal(t, 200, d.send("POST", "/v1/routes/dry-run", `{`+lie+`}`, bearer("*")...).status)
 	require.Equal(t, ann, routed.InvocationContext)
-	d.rt.Script = says("ok")
+	d.rt.Script = answerWith("ok")
 	require.Equal(t, 200, d.send("POST", "/test/chat", `{"prompt":"x","job_id":"j","user_id":"bob"}`, bearer("*")...).status)
 	require.Equal(t, "ann", last().Request.Context.UserID)
 	require.Equal(t, "ann", last().Sender)
 
 	rt := pb.NewAgentRuntimeClient(d.dial())
 	p := &pb.InvocationContext{UserId: "bob", UserRole: "admin"}
-	_, err := rt.Invoke(as(t.Context(), "*", "x-request-id", "mine-2"), &pb.TurnRequest{Message: "x", Context: p})
+	_, err := rt.Invoke(withBearer(t.Context(), "*", "x-request-id", "mine-2"), &pb.TurnRequest{Message: "x", Context: p})
 	require.NoError(t, err)
 	require.Equal(t, "ann", last().Request.Context.UserID)
 	require.Equal(t, "clerk", last().Request.Context.UserRole)
 	require.Equal(t, map[string]any{"beta": true}, last().Request.Context.Flags)
 	require.Equal(t, "mine-2", last().RequestID)
-	_, err = rt.AskAgent(as(t.Context(), "*"), &pb.AgentRequest{Query: "x", Context: p})
+	_, err = rt.AskAgent(withBearer(t.Context(), "*"), &pb.AgentRequest{Query: "x", Context: p})
 	require.NoError(t, err)
 	require.Equal(t, "clerk", last().Request.Context.UserRole)
-	_, err = rt.Route(as(t.Context(), "*"), &pb.RouteRequest{Context: p})
+	_, err = rt.Route(withBearer(t.Context(), "*"), &pb.RouteRequest{Context: p})
 	require.NoError(t, err)
 	require.Equal(t, "clerk", routed.UserRole)
 
-	// A credential that is nobody's own: its requests may name the user, and nothing else.
-	d.send("POST", "/v1/turns", `{"message":"x",`+lie+`}`, bearer("nobodys")...)
+	// With a credential without a subject, requests may name the user, and nothing else.
+	d.send("POST", "/v1/turns", `{"message":"x",`+lie+`}`, bearer("robot")...)
 	require.Equal(t, "bob", last().Request.Context.UserID)
 	require.Equal(t, "robot", last().Request.Context.UserRole)
 	require.Nil(t, last().Request.Context.Flags)
 	require.Equal(t, "key/robot", last().Sender)
 
-	for credential, by := range map[string]string{"*": "ann", "nobodys": "key/robot"} {
+	for credential, by := range map[string]string{"*": "ann", "robot": "key/robot"} {
 		require.Equal(t, 200, d.send("POST", "/v1/turns/t/decisions", `{"approval_id":"a","decision":"approve","by":"boss"}`, bearer(credential)...).status)
 		require.Equal(t, by, decided.By)
 		require.Equal(t, 202, d.send("POST", "/v1/turns/t/cancel", `{"by":"boss"}`, bearer(credential)...).status)
 		require.Equal(t, by, cancelled.By)
-		_, err = rt.Decide(as(t.Context(), credential), &pb.DecideRequest{TurnId: "t", ApprovalId: "b", Decision: "reject", By: "boss"})
+		_, err = rt.Decide(withBearer(t.Context(), credential), &pb.DecideRequest{TurnId: "t", ApprovalId: "b", Decision: "reject", By: "boss"})
 		require.NoError(t, err)
 		require.Equal(t, by, decided.By)
-		_, err = rt.Cancel(as(t.Context(), credential), &pb.CancelRequest{TurnId: "t", By: "boss"})
+		_, err = rt.Cancel(withBearer(t.Context(), credential), &pb.CancelRequest{TurnId: "t", By: "boss"})
 		require.NoError(t, err)
 		require.Equal(t, by, cancelled.By)
 		body := `{"documents":[{"kind":"AgentInstance","name":"` + credential[:1] + `x","tenant":"acme"}],"by":"boss"}`
@@ -113,15 +114,15 @@ func TestWhoComesFromTheCredential(t *testing.T) {
 		applied := d.catalog.Applied()
 		require.Equal(t, by, applied[len(applied)-1].By)
 		require.False(t, applied[len(applied)-1].DryRun)
-		a = d.send("PUT", "/v1/workflows/w?by=boss", `{"nodes":[],"edges":[],"description":"`+credential+`"}`, bearer(credential)...)
+		a = d.send("PUT", "/v1/workflows/w?by=boss", strings.Replace(mainFlow, "watch prices", credential, 1), bearer(credential)...)
 		require.Equal(t, 200, a.status, "%s", a.body)
 		require.Contains(t, string(d.send("GET", "/v1/workflows/w", "", bearer(credential)...).body), `"updated_by":"`+by+`"`)
 	}
 }
 
-// stream_to would let any caller signal any workflow: it is refused at every door, whoever asks.
+// stream_to is refused for every caller.
 func TestStreamToIsRefused(t *testing.T) {
-	d, _ := with(t, "*")
+	d, _ := startWithScopes(t, "*")
 	d.send("POST", "/v1/turns?wait=false", `{"message":"x","turn_id":"t"}`, bearer("*")...)
 	for _, path := range []string{"/v1/turns", "/v1/turns/t/messages"} {
 		for _, credential := range []string{"*", "any"} {
@@ -130,8 +131,8 @@ func TestStreamToIsRefused(t *testing.T) {
 			require.Equal(t, "stream_to", a.failure(t).Field)
 		}
 	}
-	// A job ignores fields that it does not know, but not this one.
-	d.rt.Script = says("ok")
+	// A job ignores unknown fields except this one.
+	d.rt.Script = answerWith("ok")
 	for _, body := range []string{`{"prompt":"x","stream_to":{"workflow_id":"w","signal":"s"}}`, `{"prompt":"x","context":{"stream_to":{}}}`} {
 		a := d.send("POST", "/test/chat", body, bearer("*")...)
 		require.Equal(t, 400, a.status)
@@ -141,7 +142,7 @@ func TestStreamToIsRefused(t *testing.T) {
 }
 
 func TestRightsToResources(t *testing.T) {
-	d, trail := with(t, "turns.run:analyst", "turns.read:analyst", "turns.*:an*", "turns.*:clerk", "turns.cancel:analyst", "approvals.*:send_mail",
+	d, trail := startWithScopes(t, "turns.run:analyst", "turns.read:analyst", "turns.*:an*", "turns.*:clerk", "turns.cancel:analyst", "approvals.*:send_mail",
 		"approvals.*:delete_*", "knowledge.*:docs", "workflows.*:mine", "workflows.write", "catalog.*:AgentInstance/mine", "catalog.*:AgentInstance/*",
 		"catalog.*", "health.read", "metrics.read", "agents.read", "results.read", "*",
 		"turns.*:analyst", "turns.*:analyst,catalog.write:AgentInstance/clerk", "turns.*:analyst,catalog.write:AgentInstance/analyst",
@@ -163,7 +164,7 @@ func TestRightsToResources(t *testing.T) {
 	d.rt.Emit("t", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a", ToolName: "send_mail"}})
 	d.rt.Finish("e", agent.TurnCompleted, "said")
 	for _, tag := range []string{"mine", "yours"} {
-		require.Equal(t, 200, d.send("PUT", "/v1/workflows/"+tag, `{"nodes":[],"edges":[]}`, all...).status)
+		require.Equal(t, 200, d.send("PUT", "/v1/workflows/"+tag, mainFlow, all...).status)
 		require.Equal(t, 202, d.send("POST", "/v1/workflows/"+tag+":run", `{"run_id":"`+tag+`"}`, all...).status)
 	}
 	decide := `{"approval_id":"a","decision":"approve"}`
@@ -177,7 +178,7 @@ func TestRightsToResources(t *testing.T) {
 	}{
 		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst"}`, 202},
 		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"clerk"}`, 403},
-		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x"}`, 202}, // the runtime asks for the one that is chosen
+		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x"}`, 202}, // the runtime checks the chosen agent
 		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst","turn_id":"c"}`, 403},
 		{"turns.run:analyst", "POST", "/v1/turns?wait=false", `{"message":"x","agent":"analyst","turn_id":"t"}`, 202},
 		{"turns.run:analyst", "POST", "/test/chat", `{"prompt":"x","agent":"clerk"}`, 403},
@@ -199,7 +200,7 @@ func TestRightsToResources(t *testing.T) {
 		{"turns.*:an*", "POST", "/v1/turns/t/decisions", decide, 403},
 		{"turns.*:clerk", "GET", "/v1/turns/c", ``, 200},
 
-		{"turns.run:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 403}, // it may not read the turn
+		{"turns.run:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 403}, // without turns.read
 		{"turns.read:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 403},
 		{"turns.*:analyst", "POST", "/v1/turns/e/rerun?wait=false", ``, 202},
 		{"turns.*:analyst", "POST", "/v1/turns/e/rerun?wait=false", `{"agent":"clerk"}`, 403},
@@ -227,14 +228,14 @@ func TestRightsToResources(t *testing.T) {
 		{"workflows.*:mine", "GET", "/v1/workflows/yours/patches", ``, 403},
 		{"workflows.*:mine", "PUT", "/v1/workflows/yours", `{}`, 403},
 		{"workflows.*:mine", "DELETE", "/v1/workflows/yours", ``, 403},
-		{"workflows.*:mine", "POST", "/v1/workflows/yours:patch", `{"operations":[]}`, 403},
+		{"workflows.*:mine", "POST", "/v1/workflows/yours:patch", patchDescription, 403},
 		{"workflows.*:mine", "POST", "/v1/workflows/yours:run", ``, 403},
 		{"workflows.*:mine", "POST", "/v1/workflows/mine:run", ``, 202},
 		{"workflows.*:mine", "GET", "/v1/runs/mine", ``, 200},
 		{"workflows.*:mine", "GET", "/v1/runs/yours", ``, 403},
 		{"workflows.*:mine", "POST", "/v1/runs/yours/cancel", ``, 403},
 		{"workflows.write", "POST", "/v1/workflows/mine:run", ``, 403},
-		{"workflows.write", "POST", "/v1/workflows/mine:patch", `{"operations":[]}`, 200},
+		{"workflows.write", "POST", "/v1/workflows/mine:patch", patchDescription, 200},
 
 		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/documents/AgentInstance/mine", ``, 200},
 		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/documents/AgentInstance/yours", ``, 403},
@@ -248,7 +249,7 @@ func TestRightsToResources(t *testing.T) {
 		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/publish", `{"agent":"yours"}`, 403},
 		{"catalog.*:AgentInstance/mine", "POST", "/v1/catalog/publish", `{"agent":"mine"}`, 200},
 		{"catalog.*:AgentInstance/mine", "GET", "/v1/catalog/agents/yours/plan", ``, 403},
-		{"catalog.*", "POST", "/v1/catalog/apply", node, 403}, // every tenant has the nodes
+		{"catalog.*", "POST", "/v1/catalog/apply", node, 403}, // nodes are shared
 		{"catalog.*", "POST", "/v1/catalog/apply", strings.Replace(apply("x"), `"acme"`, `"*"`, 1), 403},
 		{"catalog.*", "POST", "/v1/catalog/apply", strings.Replace(apply("x"), `"acme"`, `"other"`, 1), 403},
 		{"any", "POST", "/v1/catalog/apply", node, 200},
@@ -265,13 +266,13 @@ func TestRightsToResources(t *testing.T) {
 				return
 			}
 			require.Equal(t, "denied", a.failure(t).Type)
-			noted := trail.Records()[before:]
-			require.Len(t, noted, 1)
-			require.Equal(t, agent.AuditDenied, noted[0].Outcome)
-			require.Equal(t, "acme", noted[0].Tenant)
-			require.Equal(t, "ann", noted[0].Subject)
-			require.Contains(t, agent.Actions(), noted[0].Action)
-			require.Equal(t, a.header.Get("X-Request-Id"), noted[0].RequestID)
+			records := trail.Records()[before:]
+			require.Len(t, records, 1)
+			require.Equal(t, agent.AuditDenied, records[0].Outcome)
+			require.Equal(t, "acme", records[0].Tenant)
+			require.Equal(t, "ann", records[0].Subject)
+			require.Contains(t, agent.Actions(), records[0].Action)
+			require.Equal(t, a.header.Get("X-Request-Id"), records[0].RequestID)
 		})
 	}
 	for _, r := range d.catalog.Applied() {
@@ -281,28 +282,32 @@ func TestRightsToResources(t *testing.T) {
 	rt, conn := pb.NewAgentRuntimeClient(d.dial()), pb.NewCatalogClient(d.dial())
 	for scopes, try := range map[string]func(scopes string) error{
 		"turns.run:analyst": func(s string) error {
-			return errorOf(rt.Invoke(as(t.Context(), s), &pb.TurnRequest{Message: "x", Agent: "clerk"}))
+			return errorOf(rt.Invoke(withBearer(t.Context(), s), &pb.TurnRequest{Message: "x", Agent: "clerk"}))
 		},
-		"turns.read:analyst":   func(s string) error { return errorOf(rt.GetTurn(as(t.Context(), s), &pb.GetTurnRequest{TurnId: "c"})) },
-		"turns.cancel:analyst": func(s string) error { return errorOf(rt.Cancel(as(t.Context(), s), &pb.CancelRequest{TurnId: "c"})) },
+		"turns.read:analyst": func(s string) error {
+			return errorOf(rt.GetTurn(withBearer(t.Context(), s), &pb.GetTurnRequest{TurnId: "c"}))
+		},
+		"turns.cancel:analyst": func(s string) error {
+			return errorOf(rt.Cancel(withBearer(t.Context(), s), &pb.CancelRequest{TurnId: "c"}))
+		},
 		"approvals.*:delete_*": func(s string) error {
-			return errorOf(rt.Decide(as(t.Context(), s), &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "approve"}))
+			return errorOf(rt.Decide(withBearer(t.Context(), s), &pb.DecideRequest{TurnId: "t", ApprovalId: "a", Decision: "approve"}))
 		},
 		"catalog.*:AgentInstance/mine": func(s string) error {
-			return errorOf(conn.Apply(as(t.Context(), s), &pb.ApplyRequest{Manifests: []*pb.Manifest{{Data: []byte(`{"kind":"AgentInstance","name":"yours","tenant":"acme"}`)}}}))
+			return errorOf(conn.Apply(withBearer(t.Context(), s), &pb.ApplyRequest{Manifests: []*pb.Manifest{{Data: []byte(`{"kind":"AgentInstance","name":"yours","tenant":"acme"}`)}}}))
 		},
 		"catalog.*": func(s string) error {
-			return errorOf(conn.Delete(as(t.Context(), s), &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "n", Version: "1"}}))
+			return errorOf(conn.Delete(withBearer(t.Context(), s), &pb.DeleteRequest{Key: &pb.DocumentKey{Kind: "NodeDefinition", Name: "n", Version: "1"}}))
 		},
 	} {
 		require.Equal(t, codes.PermissionDenied, status.Code(try(scopes)), scopes)
 	}
-	reads := as(t.Context(), "turns.read:analyst")
+	reads := withBearer(t.Context(), "turns.read:analyst")
 	_, err := receive(rt.Follow(reads, &pb.FollowRequest{TurnId: "e"}))
 	require.NoError(t, err)
 	require.Equal(t, codes.PermissionDenied, status.Code(errorOf(receive(rt.Follow(reads, &pb.FollowRequest{TurnId: "c"})))))
 
-	// Lists have what one may see.
+	// Lists have the entries that the caller may read.
 	for _, c := range []struct{ scopes, path, list, want string }{
 		{"approvals.*:send_mail", "/v1/approvals", "approvals", "send_mail"},
 		{"approvals.*:delete_*", "/v1/approvals", "approvals", ""},
@@ -319,10 +324,10 @@ func TestRightsToResources(t *testing.T) {
 	}
 }
 
-// What is about all tenants is told to credentials of every tenant alone.
+// Only credentials of every tenant get data about all tenants.
 func TestWhatIsAboutEveryTenant(t *testing.T) {
 	trail := &gatewaytest.Trail{}
-	d := open(t, func(c *gateway.Config) {
+	d := startGateway(t, func(c *gateway.Config) {
 		c.Audit = trail
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("turns 1")) })
 		c.Auth = gatewaytest.Credentials{
@@ -348,7 +353,7 @@ func TestWhatIsAboutEveryTenant(t *testing.T) {
 	require.Equal(t, 404, d.send("GET", "/v1/nope", "", bearer("scrape")...).status)
 	require.NotContains(t, string(d.send("GET", "/v1/catalog/status", "", bearer("acme")...).body), "secret")
 	require.Contains(t, string(d.send("GET", "/v1/catalog/status", "", bearer("any")...).body), "secret")
-	own, err := pb.NewCatalogClient(d.dial()).GetStatus(as(t.Context(), "acme"), &pb.GetStatusRequest{})
+	own, err := pb.NewCatalogClient(d.dial()).GetStatus(withBearer(t.Context(), "acme"), &pb.GetStatusRequest{})
 	require.NoError(t, err)
 	require.Empty(t, own.GetSources()[0].GetDetail())
 

@@ -12,10 +12,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/dataset"
 )
 
-// maxFilename bounds the name under which a browser saves an export.
+// maxFilename is the maximum length of the file name of an export in bytes.
 const maxFilename = 100
 
-// formatOf returns the format that the parameter names, else the first one of Accept, else JSON.
+// formatOf returns the format that the parameter names, else the first supported one of Accept, else JSON.
 func formatOf(name string, h http.Header) (dataset.Format, error) {
 	switch f := dataset.Format(name); f {
 	case dataset.JSON, dataset.CSV, dataset.NDJSON:
@@ -36,22 +36,26 @@ func acceptedFormat(h http.Header) dataset.Format {
 	return dataset.JSON
 }
 
-// getData is GET /v1/results/{ref}/data?format=json|csv|ndjson&spreadsheet=true: the rows of a result, streamed as they are read. A fault
-// among the first rows is a status; once the response has begun it cuts the connection.
-func (s *httpServer) getData(c *Call, ref string) error {
-	q := c.query
-	format, err := formatOf(q.text("format", maxText), c.r.Header)
+// readFormat reads ?format=json|csv|ndjson&spreadsheet=true.
+func (c *Call) readFormat() (format dataset.Format, options []dataset.Option, err error) {
+	format, err = formatOf(c.query.text("format", maxText), c.r.Header)
 	if err != nil {
-		q.fault(err)
+		c.query.fail(err)
 	}
-	var options []dataset.Option
-	if q.bool("spreadsheet") {
+	if c.query.bool("spreadsheet") {
 		if format == dataset.JSON || format == dataset.NDJSON {
-			q.fault(agent.Invalid("spreadsheet", "is for CSV, not for %s", format))
+			c.query.fail(agent.Invalid("spreadsheet", "is for CSV, not for %s", format))
 		}
 		options = append(options, dataset.ForSpreadsheets())
 	}
-	if err := q.end(); err != nil {
+	return format, options, c.query.validate()
+}
+
+// getData is GET /v1/results/{ref}/data?format=json|csv|ndjson&spreadsheet=true. It streams the rows of a result as they are read. An error before
+// the first row is an error response; a later one cuts the connection.
+func (s *httpServer) getData(c *Call, ref string) error {
+	format, options, err := c.readFormat()
+	if err != nil {
 		return err
 	}
 	leave, err := s.enter()
@@ -59,100 +63,93 @@ func (s *httpServer) getData(c *Call, ref string) error {
 		return err
 	}
 	defer leave()
-	ctx, cancel := s.whileOpen(c.r.Context())
+	ctx, cancel := s.streamContext(c.r.Context())
 	defer cancel()
 	rows := &rowSource{ctx: ctx, open: func() (io.ReadCloser, error) {
 		return openWithin(s.cfg.Limits.CallTimeout, cancel, func() (io.ReadCloser, error) {
 			return s.cfg.Results.Dataset(ctx, c.caller.lookupTenant(), ref)
 		})
 	}}
-	if err := rows.begin(); err != nil {
+	if rows.first, err = rows.open(); err != nil {
 		return err
 	}
 	defer rows.close()
-	out := &bodyWriter{ctx: ctx, s: s, w: c.w, header: func(h http.Header) {
+	out := &bodyWriter{ctx: ctx, s: s, w: c.w, setHeader: func(h http.Header) {
 		h.Set("Content-Type", format.MediaType())
 		h.Set("Cache-Control", "no-store")
 		h["Vary"] = append([]string{"Accept"}, h["Vary"]...)
 		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": filename(ref, format)}))
 	}}
 	if c.r.Method != http.MethodHead {
-		if err = dataset.Export(out, rows.next, format, options...); err != nil && rows.err != nil {
-			err = rows.err // the cause of the error of the export
+		if err = dataset.Export(out, rows.openPass, format, options...); err != nil && rows.err != nil { // rows.err caused err
+			err = rows.err
 		}
 	}
 	switch {
 	case err == nil:
-		out.begin() // if there are no rows
+		out.begin() // there may be no rows
 		return nil
-	case !out.begun:
+	case !out.isBegun:
 		return err
 	default:
-		return s.breakOff(c.w, out, err)
+		return s.abort(c.w, out, err)
 	}
 }
 
-// rowSource opens the rows of a result as often as an export reads them. The first time is before the response begins, so that a result
-// that is not there is a status.
+// rowSource opens the rows of a result for each pass of an export.
 type rowSource struct {
 	ctx   context.Context
 	open  func() (io.ReadCloser, error)
-	first io.ReadCloser
-	err   error // why they cannot be read to their end
+	first io.ReadCloser // for the first pass, opened before the response begins
+	err   error         // of a failed read
 }
 
-func (d *rowSource) begin() (err error) {
-	d.first, err = d.open()
-	return err
-}
-
-// next is what [dataset.Export] opens.
-func (d *rowSource) next() (io.ReadCloser, error) {
-	body := d.first
-	if d.first = nil; body == nil {
+// openPass opens the rows for the next pass.
+func (s *rowSource) openPass() (io.ReadCloser, error) {
+	body := s.first
+	s.first = nil
+	if body == nil {
 		var err error
-		if body, err = d.open(); err != nil {
+		if body, err = s.open(); err != nil {
 			return nil, err
 		}
 	}
-	return &rowReader{ReadCloser: body, of: d}, nil
+	return &rowReader{ReadCloser: body, source: s}, nil
 }
 
-func (d *rowSource) close() {
-	if d.first != nil {
-		_ = d.first.Close() // read-only
+func (s *rowSource) close() {
+	if s.first != nil {
+		_ = s.first.Close() // read-only
 	}
 }
 
-// rowReader is one pass over the rows. It stops when the context ends: the pass that finds the columns of a CSV writes nothing that could
-// fail.
+// rowReader reads the rows in one pass, until the context ends. A pass that only looks for the columns of a CSV writes nothing, so no failing Write
+// would stop it.
 type rowReader struct {
 	io.ReadCloser
 
-	of *rowSource
+	source *rowSource
 }
 
 func (r *rowReader) Read(p []byte) (int, error) {
-	if r.of.ctx.Err() != nil {
-		r.of.err = context.Cause(r.of.ctx)
-		return 0, r.of.err
+	s := r.source
+	if s.ctx.Err() != nil {
+		s.err = context.Cause(s.ctx)
+		return 0, s.err
 	}
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		r.of.err = err
-		if r.of.ctx.Err() != nil {
-			r.of.err = context.Cause(r.of.ctx)
+		s.err = err
+		if s.ctx.Err() != nil {
+			s.err = context.Cause(s.ctx)
 		}
 	}
 	return n, err
 }
 
-// filename returns the name under which a browser saves an export: the result's id, or the beginning of its digest.
+// filename returns the file name of an export: the result's id or digest, with the extension of the format.
 func filename(ref string, f dataset.Format) string {
-	name := ref
-	if at := strings.LastIndexAny(name, ":/"); at >= 0 {
-		name = name[at+1:]
-	}
+	name := ref[strings.LastIndexAny(ref, ":/")+1:]
 	name = strings.Map(func(c rune) rune {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '.', c == '_', c == '-':

@@ -9,27 +9,27 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// WorkflowRuns is the port that runs workflow definitions. [agent.CodeNotFound] with Field "run_id" for a run that is unknown or belongs to
-// another tenant. A tenant may be [agent.AnyTenant].
+// WorkflowRuns is the port of runs of workflow definitions. An unknown run and another tenant's are [agent.CodeNotFound] with Field "run_id". A
+// tenant may be [agent.AnyTenant].
 type WorkflowRuns interface {
-	// StartRun starts a run of a definition; the tenant is that of r.Context. The same run id, or idempotency key, is one run, however often
-	// it is started; for another definition it is [agent.CodeConflict] with Field "run_id".
+	// StartRun starts a run of a definition of r.Context's tenant. Requests with the same run id or idempotency key start one run. Its error is
+	// [agent.CodeConflict] with Field "run_id" if that is a run of another definition.
 	StartRun(ctx context.Context, r agent.RunRequest, idempotency string) (RunReceipt, error)
 	// Run returns a run with its steps.
 	Run(ctx context.Context, tenant, runID string) (agent.Run, error)
 	// ListRuns lists runs, newest first, without their inputs and steps.
 	ListRuns(ctx context.Context, q agent.RunQuery) (agent.RunPage, error)
-	// CancelRun asks a run to stop. [agent.CodeConflict] for one that is over.
+	// CancelRun asks a run to stop. Its error is [agent.CodeConflict] if the run has ended.
 	CancelRun(ctx context.Context, tenant, runID string, c agent.CancelRequest) error
 }
 
-// RunReceipt says which run was started.
+// RunReceipt identifies a run that was started.
 type RunReceipt struct {
 	RunID      string `json:"run_id"`
-	WorkflowID string `json:"workflow_id"` // Temporal's
+	WorkflowID string `json:"workflow_id"` // in Temporal
 	Owner      string `json:"workflow_owner"`
 	Tag        string `json:"workflow_tag"`
-	Joined     bool   `json:"joined,omitempty"` // it had been started before
+	Joined     bool   `json:"joined,omitempty"` // an earlier request had started it
 }
 
 // runIDPattern matches a valid run id.
@@ -38,12 +38,12 @@ var runIDPattern = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 const pathRuns = "/v1/runs"
 
 func (s *httpServer) routeRuns() {
-	s.route(pathRuns, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getRuns), agent.ActionWorkflowsRead)})
-	s.route(pathRuns+"/{id}", methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getRun), agent.ActionWorkflowsRead)})
-	s.route(pathRuns+"/{id}/cancel", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.cancelRun), agent.ActionWorkflowsRun)})
+	s.route(pathRuns, methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.getRuns), agent.ActionWorkflowsRead)})
+	s.route(pathRuns+"/{id}", methods{http.MethodGet: requires(s.answerWithoutQuery(tenantUnambiguous, s.getRun), agent.ActionWorkflowsRead)})
+	s.route(pathRuns+"/{id}/cancel", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.cancelRun), agent.ActionWorkflowsRun)})
 }
 
-// runDetail is the body of GET /v1/runs/{id}. It always has the list of steps.
+// runDetail is the body of GET /v1/runs/{id}: a run whose list of steps is present even if it is empty.
 type runDetail struct {
 	agent.Run
 
@@ -56,7 +56,7 @@ func (s *httpServer) getRuns(c *Call) (any, error) {
 	list := agent.RunQuery{
 		Tenant: c.Tenant(), Tag: q.text("tag", maxText), Owner: q.text("owner", maxText), Status: agent.RunStatus(q.text("status", maxText)), Page: q.page(),
 	}
-	if err := cmp.Or(q.end(), checkName("tag", list.Tag), checkName("owner", list.Owner)); err != nil {
+	if err := cmp.Or(q.validate(), checkName("tag", list.Tag), checkName("owner", list.Owner)); err != nil {
 		return nil, err
 	}
 	switch list.Status {
@@ -64,7 +64,7 @@ func (s *httpServer) getRuns(c *Call) (any, error) {
 	default:
 		return nil, agent.Invalid("status", "want running, completed, failed or cancelled, got %.60q", string(list.Status))
 	}
-	found, err := s.cfg.Runs.ListRuns(c.bounded(), list)
+	found, err := s.cfg.Runs.ListRuns(c.callContext(), list)
 	found.Runs = orEmpty(filterAllowed(c.caller, agent.ActionWorkflowsRead, found.Runs, func(r *agent.Run) string { return r.Tag }))
 	return found, err
 }
@@ -78,9 +78,9 @@ func (c *Call) runID() (string, error) {
 	return id, nil
 }
 
-// findRun returns a run of the caller's tenant that the caller may do a to.
+// findRun returns a run of the caller's tenant, if the caller may do a to it.
 func (s *httpServer) findRun(c *Call, runID string, a agent.Action) (agent.Run, error) {
-	run, err := s.cfg.Runs.Run(c.bounded(), c.caller.lookupTenant(), runID)
+	run, err := s.cfg.Runs.Run(c.callContext(), c.caller.lookupTenant(), runID)
 	if err != nil {
 		return run, err
 	}
@@ -97,7 +97,7 @@ func (s *httpServer) getRun(c *Call) (any, error) {
 	return runDetail{Run: run, Steps: orEmpty(run.Steps)}, err
 }
 
-// cancelRun is POST /v1/runs/{id}/cancel; the body may be left out. The run ends a moment later.
+// cancelRun is POST /v1/runs/{id}/cancel with an optional body. The run ends a moment later.
 func (s *httpServer) cancelRun(c *Call) (any, error) {
 	runID, err := c.runID()
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *httpServer) cancelRun(c *Call) (any, error) {
 		}
 	}
 	body.By = c.caller.actor(body.By)
-	err = s.cfg.Runs.CancelRun(c.bounded(), c.caller.lookupTenant(), runID, body)
+	err = s.cfg.Runs.CancelRun(c.callContext(), c.caller.lookupTenant(), runID, body)
 	c.caller.auditChange(agent.ActionWorkflowsRun, "run/"+runID, facts{"cancel": true}, err)
 	c.status = http.StatusAccepted
 	return struct {

@@ -12,31 +12,31 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Schedules is the port of the schedules of agents. [agent.CodeNotFound] for one that the tenant does not have.
+// Schedules is the port of the schedules of agents. A schedule that the tenant does not have is [agent.CodeNotFound].
 type Schedules interface {
-	// Put stores a schedule that runs with the rights of p. If isNew and the name is taken it returns [agent.CodeConflict].
+	// Put stores a schedule whose runs have the permissions of p. Its error is [agent.CodeConflict] if isNew and the schedule exists.
 	Put(ctx context.Context, s agent.Schedule, p agent.Principal, isNew bool) (agent.Schedule, error)
 	Get(ctx context.Context, tenant, name string) (agent.Schedule, error)
 	List(ctx context.Context, tenant string, p agent.Page) (agent.SchedulePage, error)
 	Runs(ctx context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error)
 	Delete(ctx context.Context, tenant, name string) error
 	Pause(ctx context.Context, tenant, name string, paused bool, note string) (agent.Schedule, error)
-	// Trigger begins a run now; the same key is the same run.
+	// Trigger starts a run now. Requests with the same key start one run.
 	Trigger(ctx context.Context, tenant, name, key string) (agent.ScheduleTriggered, error)
 }
 
-// SchedulePlans finds an agent's plan. [agent.CodeNotFound] when there is no such agent.
+// SchedulePlans is the port of the plans of scheduled agents. An unknown agent is [agent.CodeNotFound].
 type SchedulePlans interface {
 	Resolve(ctx context.Context, tenant, name string) (agent.Plan, string, error)
 }
 
 // Bounds of requests about schedules.
 const (
-	maxTriggerKey   = 256
-	maxNote         = 1000
-	maxStorePage    = 1000 // that may be asked for
-	usualStorePage  = 100
-	servedStorePage = 200 // whatever is asked for: the rest is on the next page
+	maxTriggerKey    = 256  // bytes
+	maxNote          = 1000 // bytes
+	maxStorePage     = 1000 // that a request may ask for
+	defaultStorePage = 100
+	servedStorePage  = 200 // the maximum size of a page, even if the request asks for more
 )
 
 const pathSchedules = "/v1/schedules"
@@ -44,24 +44,24 @@ const pathSchedules = "/v1/schedules"
 func (s *httpServer) routeSchedules() {
 	const one = pathSchedules + "/{name}"
 	read := func(handle func(*Call) (any, error)) endpoint {
-		return requires(s.answer(tenantEither, handle), agent.ActionSchedulesRead)
+		return requires(s.answer(tenantHeaderFirst, handle), agent.ActionSchedulesRead)
 	}
 	write := func(handle func(*Call) (any, error)) endpoint {
-		return requires(s.answerPlain(tenantEither, handle), agent.ActionSchedulesWrite)
+		return requires(s.answerWithoutQuery(tenantHeaderFirst, handle), agent.ActionSchedulesWrite)
 	}
 	s.route(pathSchedules, methods{http.MethodGet: read(s.getSchedules), http.MethodPost: write(s.postSchedule)})
 	s.route(one, methods{http.MethodGet: read(s.getSchedule), http.MethodPut: write(s.putSchedule), http.MethodDelete: write(s.deleteSchedule)})
-	s.route(one+"/pause", methods{http.MethodPost: write(s.pauseSchedule)})
-	s.route(one+"/resume", methods{http.MethodPost: write(s.resumeSchedule)})
+	s.route(one+"/pause", methods{http.MethodPost: write(func(c *Call) (any, error) { return s.setSchedulePaused(c, true) })})
+	s.route(one+"/resume", methods{http.MethodPost: write(func(c *Call) (any, error) { return s.setSchedulePaused(c, false) })})
 	s.route(one+"/trigger", methods{http.MethodPost: write(s.triggerSchedule)})
 	s.route(one+"/runs", methods{http.MethodGet: read(s.getScheduleRuns)})
 }
 
-// storePage reads the page of a list of schedules, runs of schedules or erasures.
+// storePage returns the page of a list of schedules, runs of schedules or erasures.
 func (c *Call) storePage() (agent.Page, error) {
-	page := c.query.pageWithin(usualStorePage, maxStorePage)
+	page := c.query.pageWithin(defaultStorePage, maxStorePage)
 	page.Size = min(page.Size, servedStorePage)
-	return page, c.query.end()
+	return page, c.query.validate()
 }
 
 // scheduleName returns the name of the schedule in the path.
@@ -79,7 +79,7 @@ func (s *httpServer) getSchedules(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Schedules.List(c.bounded(), c.Tenant(), page)
+	found, err := s.cfg.Schedules.List(c.callContext(), c.Tenant(), page)
 	return struct {
 		Schedules []agent.Schedule `json:"schedules"`
 		Next      string           `json:"next_page_token"`
@@ -118,7 +118,7 @@ func (s *httpServer) putSchedule(c *Call) (any, error) {
 	return s.storeSchedule(c, &schedule, false)
 }
 
-// storeSchedule checks a schedule as its runs would be checked, and stores it.
+// storeSchedule completes, checks and stores a schedule.
 func (s *httpServer) storeSchedule(c *Call, schedule *agent.Schedule, isNew bool) (agent.Schedule, error) {
 	if err := c.setScheduleCaller(schedule); err != nil {
 		return agent.Schedule{}, err
@@ -127,18 +127,21 @@ func (s *httpServer) storeSchedule(c *Call, schedule *agent.Schedule, isNew bool
 		return agent.Schedule{}, err
 	}
 	if schedule.Name == "." || schedule.Name == ".." {
-		return agent.Schedule{}, agent.Invalid("name", "%q is a step in a path: nobody could ask for the schedule again", schedule.Name)
+		return agent.Schedule{}, agent.Invalid("name", "%q cannot be part of a path, so the schedule could not be read again", schedule.Name)
+	}
+	if err := checkWebhooks(schedule); err != nil {
+		return agent.Schedule{}, err
 	}
 	if err := s.checkScheduledAgent(c, schedule); err != nil {
 		return agent.Schedule{}, err
 	}
-	return s.cfg.Schedules.Put(c.bounded(), *schedule, c.Principal(), isNew)
+	return s.cfg.Schedules.Put(c.callContext(), *schedule, c.Principal(), isNew)
 }
 
-// setScheduleCaller sets the tenant of a schedule, and its user if the credential has a subject. It drops read-only fields, so that an
-// answer can be edited and sent back.
+// setScheduleCaller sets the tenant of a schedule, and its user if the credential has a subject. It clears read-only fields, so that clients can edit
+// a response and send it back.
 func (c *Call) setScheduleCaller(s *agent.Schedule) (err error) {
-	if s.Tenant, err = c.tenantNamed(s.Tenant); err != nil {
+	if s.Tenant, err = c.tenantOfBody(s.Tenant); err != nil {
 		return err
 	}
 	s.Revision, s.CreatedBy, s.UpdatedBy, s.CreatedAt, s.UpdatedAt, s.Next = 0, "", "", nil, nil, nil
@@ -158,17 +161,22 @@ func (c *Call) setScheduleCaller(s *agent.Schedule) (err error) {
 	return nil
 }
 
-// checkScheduledAgent checks that the runs of a schedule may run the agent and the model that it names, and can reach its webhooks.
-func (s *httpServer) checkScheduledAgent(c *Call, schedule *agent.Schedule) error {
+// checkWebhooks returns an error if the URL of a webhook is invalid.
+func checkWebhooks(schedule *agent.Schedule) error {
 	for i, n := range schedule.Notify {
 		if n.Webhook == nil {
 			continue
 		}
 		if u, err := url.Parse(n.Webhook.URL); err != nil || u.Host == "" || u.Fragment != "" {
-			return agent.Invalid(fmt.Sprintf("notify[%d].webhook.url", i), "is no URL that can be asked")
+			return agent.Invalid(fmt.Sprintf("notify[%d].webhook.url", i), "is not a valid URL")
 		}
 	}
-	if schedule.Agent == "" { // routing decides, each time
+	return nil
+}
+
+// checkScheduledAgent returns an error unless the caller may run the agent of a schedule and the agent has the schedule's model.
+func (s *httpServer) checkScheduledAgent(c *Call, schedule *agent.Schedule) error {
+	if schedule.Agent == "" { // routing chooses one for each run
 		if p := c.Principal(); !p.MayAny(agent.ActionTurnsRun) {
 			return agent.FieldErrorf(agent.CodeDenied, "agent", "the credential does not allow %s", agent.ActionTurnsRun)
 		}
@@ -177,7 +185,7 @@ func (s *httpServer) checkScheduledAgent(c *Call, schedule *agent.Schedule) erro
 	if err := c.Allow(agent.ActionTurnsRun, schedule.Agent); err != nil {
 		return agent.FieldErrorf(agent.CodeOf(err), "agent", "%w", err)
 	}
-	plan, _, err := s.cfg.SchedulePlans.Resolve(c.bounded(), schedule.Tenant, schedule.Agent)
+	plan, _, err := s.cfg.SchedulePlans.Resolve(c.callContext(), schedule.Tenant, schedule.Agent)
 	if err != nil {
 		if agent.CodeOf(err) == agent.CodeNotFound {
 			return agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", schedule.Agent)
@@ -196,14 +204,14 @@ func (s *httpServer) checkScheduledAgent(c *Call, schedule *agent.Schedule) erro
 
 // getSchedule is GET /v1/schedules/{name}.
 func (s *httpServer) getSchedule(c *Call) (any, error) {
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
 	name, err := c.scheduleName()
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Schedules.Get(c.bounded(), c.Tenant(), name)
+	return s.cfg.Schedules.Get(c.callContext(), c.Tenant(), name)
 }
 
 // deleteSchedule is DELETE /v1/schedules/{name}.
@@ -213,13 +221,10 @@ func (s *httpServer) deleteSchedule(c *Call) (any, error) {
 		return nil, err
 	}
 	c.status = http.StatusNoContent
-	return nil, s.cfg.Schedules.Delete(c.bounded(), c.Tenant(), name)
+	return nil, s.cfg.Schedules.Delete(c.callContext(), c.Tenant(), name)
 }
 
-func (s *httpServer) pauseSchedule(c *Call) (any, error) { return s.setSchedulePaused(c, true) }
-
-func (s *httpServer) resumeSchedule(c *Call) (any, error) { return s.setSchedulePaused(c, false) }
-
+// setSchedulePaused is POST /v1/schedules/{name}/pause and POST /v1/schedules/{name}/resume.
 func (s *httpServer) setSchedulePaused(c *Call, paused bool) (any, error) {
 	name, err := c.scheduleName()
 	if err != nil {
@@ -235,23 +240,26 @@ func (s *httpServer) setSchedulePaused(c *Call, paused bool) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Schedules.Pause(c.bounded(), c.Tenant(), name, paused, note)
+	return s.cfg.Schedules.Pause(c.callContext(), c.Tenant(), name, paused, note)
 }
 
-// pauseNote returns the note for pausing or resuming a schedule: the given one, else who did it.
-func (c *Call) pauseNote(field, given string, paused bool) (string, error) {
-	if len(given) > maxNote || strings.ContainsRune(given, 0) {
+// pauseNote returns the note for pausing or resuming a schedule. If the request has none, the note names the caller.
+func (c *Call) pauseNote(field, note string, paused bool) (string, error) {
+	switch {
+	case len(note) > maxNote || strings.ContainsRune(note, 0):
 		return "", agent.Invalid(field, "want at most %d bytes", maxNote)
+	case note != "":
+		return note, nil
 	}
-	done := "resumed"
+	note = "resumed"
 	if paused {
-		done = "paused"
+		note = "paused"
 	}
 	p := c.Principal()
 	if caller := cmp.Or(p.Subject, p.Credential); caller != "" {
-		done += " by " + caller
+		note += " by " + caller
 	}
-	return cmp.Or(given, done), nil
+	return note, nil
 }
 
 // triggerSchedule is POST /v1/schedules/{name}/trigger.
@@ -268,7 +276,7 @@ func (s *httpServer) triggerSchedule(c *Call) (any, error) {
 		return nil, agent.Invalid("Idempotency-Key", "is %d bytes, at most %d", len(key), maxTriggerKey)
 	}
 	c.status = http.StatusAccepted
-	return s.cfg.Schedules.Trigger(c.bounded(), c.Tenant(), name, key)
+	return s.cfg.Schedules.Trigger(c.callContext(), c.Tenant(), name, key)
 }
 
 // getScheduleRuns is GET /v1/schedules/{name}/runs?page_size=&page_token=.
@@ -281,7 +289,7 @@ func (s *httpServer) getScheduleRuns(c *Call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Schedules.Runs(c.bounded(), c.Tenant(), name, page)
+	found, err := s.cfg.Schedules.Runs(c.callContext(), c.Tenant(), name, page)
 	return struct {
 		Runs []agent.ScheduleRun `json:"runs"`
 		Next string              `json:"next_page_token"`

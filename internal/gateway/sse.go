@@ -15,62 +15,60 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// flushBytes is how much an eventWriter gathers at most before it writes.
+// flushBytes is the size at which an EventStream sends a batch.
 const flushBytes = 64 << 10
 
-// errGone marks that the client stopped taking what we write; nobody is left to tell.
-var errGone = errors.New("the client is gone")
+// errClientGone means that the client has left or reads too slowly.
+var errClientGone = errors.New("the client is gone")
 
-// eventWriter writes events in the wire format of server-sent events: id is where to resume, event the type, data the event's JSON
-// on one line. What one write carries is one batch: everything that was ready.
-type eventWriter struct {
+// EventStream sends server-sent events in batches. The gateway sends frames; the id of a frame is the index at which to resume, and its data is JSON on
+// one line. A [Door] writes events in the format of its own API.
+type EventStream struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
 
-	mu       sync.Mutex // guards what follows while a stream is followed: heartbeats come between
-	deadline time.Time  // by when the connection has to take what is written
+	mu       sync.Mutex // guards the fields below: another goroutine sends heartbeats
+	deadline time.Time  // of the connection, for writing
 	flushed  time.Time  // when a batch was last sent
 	buf      bytes.Buffer
-	json     *json.Encoder // to buf
-	ended    bool          // the last frame is in the batch, or was sent
+	json     *json.Encoder // writes to buf
+	isEnded  bool          // the last frame was added
 }
 
-func newEventWriter(w http.ResponseWriter, timeout time.Duration) *eventWriter {
-	o := &eventWriter{w: w, control: http.NewResponseController(w), timeout: timeout}
+// NewEventStream returns a stream whose client has the limits' WriteTimeout to read each batch.
+func NewEventStream(w http.ResponseWriter, l Limits) *EventStream {
+	o := &EventStream{w: w, control: http.NewResponseController(w), timeout: l.WriteTimeout}
 	o.json = newEncoder(&o.buf)
 	return o
 }
 
-// begin sends the header at once, so that a client knows its stream stands before the first event.
-func (o *eventWriter) begin() error {
-	o.head("text/event-stream")
-	o.buf.WriteString("retry: 1000\n\n")
-	return o.flush()
+// streamFrames responds with an event stream of the frames of a source; see followFrames. It sends the header at once, so that the client knows that
+// the stream is open.
+func (s *httpServer) streamFrames(ctx context.Context, c *Call, source func(context.Context) iter.Seq2[frame, error]) error {
+	out := NewEventStream(c.w, s.cfg.Limits)
+	out.Begin("text/event-stream")
+	out.buf.WriteString("retry: 1000\n\n")
+	if err := out.flush(); err != nil || c.r.Method == http.MethodHead {
+		return IgnoreClientGone(err)
+	}
+	return IgnoreClientGone(out.followFrames(ctx, s.cfg.Limits.Heartbeat, source))
 }
 
-func (o *eventWriter) head(mediaType string) {
-	h := o.w.Header()
-	h.Set("Content-Type", mediaType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // tells nginx not to gather
-	o.w.WriteHeader(http.StatusOK)
-}
-
-// frame is one event on its way to a client.
+// frame is one server-sent event.
 type frame struct {
-	id   int64 // where to resume behind it; 0: it gets none, so that a client which resumes repeats the last true one
-	name string
-	data any  // encoded as JSON
-	last bool // nothing follows
+	id     int64 // the index at which to resume; 0 for a frame that is not in the log and gets no id
+	name   string
+	data   any // encoded as JSON
+	isLast bool
 }
 
-// eventFrame makes a frame of an event of a turn. One without an index is not one of the log.
+// eventFrame returns the frame of an event of a turn.
 func eventFrame(e *agent.Event) frame {
-	return frame{id: e.Meta.EventIndex, name: string(e.Type), data: e, last: e.Terminal()}
+	return frame{id: e.Meta.EventIndex, name: string(e.Type), data: e, isLast: e.Terminal()}
 }
 
-// framesOf turns what is followed into frames. The memory of a frame's data is used again for the next one.
+// framesOf yields a frame for each event. All frames share the memory of their data, so each is valid until the next.
 func framesOf[T any](events iter.Seq2[T, error], wrap func(*T) frame) iter.Seq2[frame, error] {
 	return func(yield func(frame, error) bool) {
 		var e T
@@ -83,7 +81,7 @@ func framesOf[T any](events iter.Seq2[T, error], wrap func(*T) frame) iter.Seq2[
 	}
 }
 
-// oneByOne lets each frame go out at once, for a source that does not say when it waits.
+// oneByOne yields frames and sends each at once. It is for sources that do not call [agent.Waiting].
 func oneByOne(ctx context.Context, frames iter.Seq2[frame, error]) iter.Seq2[frame, error] {
 	return func(yield func(frame, error) bool) {
 		for f, err := range frames {
@@ -95,8 +93,8 @@ func oneByOne(ctx context.Context, frames iter.Seq2[frame, error]) iter.Seq2[fra
 	}
 }
 
-// add appends one frame to the batch.
-func (o *eventWriter) add(f *frame) error {
+// appendFrame adds a frame to the batch.
+func (o *EventStream) appendFrame(f *frame) error {
 	before := o.buf.Len()
 	if f.id > 0 {
 		o.buf.WriteString("id: ")
@@ -111,17 +109,18 @@ func (o *eventWriter) add(f *frame) error {
 		return fmt.Errorf("encode event %d: %w", f.id, err)
 	}
 	o.buf.WriteByte('\n')
-	o.ended = f.last
+	o.isEnded = f.isLast
 	return nil
 }
 
-// flush sends the batch. A client that does not take it in time is gone. The deadline of one batch serves the next ones for an eighth of the timeout.
-func (o *eventWriter) flush() error {
+// flush sends the batch. Its error is errClientGone if the client does not read it within the timeout. To save calls, the deadline moves only after an
+// eighth of the timeout.
+func (o *EventStream) flush() error {
 	o.flushed = time.Now()
 	if o.deadline.Sub(o.flushed) < o.timeout-o.timeout/8 {
 		o.deadline = o.flushed.Add(o.timeout)
 		if err := o.control.SetWriteDeadline(o.deadline); err != nil {
-			return fmt.Errorf("%w: set write deadline: %w", errGone, err)
+			return fmt.Errorf("%w: set write deadline: %w", errClientGone, err)
 		}
 	}
 	_, err := o.w.Write(o.buf.Bytes()) //nolint:gosec // an event stream, which no browser renders
@@ -130,129 +129,119 @@ func (o *eventWriter) flush() error {
 		err = o.control.Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errGone, err)
+		return fmt.Errorf("%w: %w", errClientGone, err)
 	}
 	return nil
 }
 
-func (o *eventWriter) beat() error {
+func (o *EventStream) sendHeartbeat() error {
 	o.buf.WriteString(":\n\n")
 	return o.flush()
 }
 
-// follow copies the frames of a source until it ends, the client goes, or ctx ends. They go out each time before the source waits, as [agent.OnWait]
-// has it, or when they are many. A client whose credential has ended is told by an error event.
-func (o *eventWriter) follow(ctx context.Context, heartbeat time.Duration, source func(context.Context) iter.Seq2[frame, error]) error {
+// followFrames sends the frames of a source until the source ends, the client leaves, or ctx ends. It sends a batch each time before the source waits (see
+// [agent.OnWait]), or when the batch is large. If the credential has ended it sends an error event.
+func (o *EventStream) followFrames(ctx context.Context, heartbeat time.Duration, source func(context.Context) iter.Seq2[frame, error]) error {
 	ctx, stop := o.sendWhenReady(ctx, heartbeat)
 	err := o.copyFrames(ctx, source(ctx))
 	cause := context.Cause(ctx)
 	stop()
 	switch {
-	case errors.Is(cause, errGone):
+	case errors.Is(cause, errClientGone):
 		return cause
-	case err == nil && !o.ended && errors.Is(cause, errCredentialEnded):
+	case err == nil && !o.isEnded && errors.Is(cause, errCredentialEnded):
 		return o.sendError(cause)
 	}
 	return err
 }
 
-// sendWhenReady sends what is gathered whenever a source that has the context returned waits, and heartbeats in its silences, until stop is
-// called. Its context ends when the client is gone.
-func (o *eventWriter) sendWhenReady(ctx context.Context, heartbeat time.Duration) (followed context.Context, stop func()) {
+// sendWhenReady returns a context for a source of events. Until stop is called, it sends the batch each time before the source waits, and heartbeats
+// while nothing is sent. The context ends when the client has left.
+func (o *EventStream) sendWhenReady(ctx context.Context, heartbeat time.Duration) (followed context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	end := o.keepAlive(heartbeat, cancel)
+	stopHeartbeats := o.startHeartbeats(heartbeat, cancel)
 	followed = agent.OnWait(ctx, func() {
-		if err := o.flushReady(); err != nil {
+		if err := o.Flush(); err != nil {
 			cancel(err)
 		}
 	})
 	return followed, func() {
-		end()
+		stopHeartbeats()
 		cancel(nil)
 	}
 }
 
-// copyFrames returns nil when the source has ended, or ctx: the client went, or the gateway closes. Then the stream just ends and can be resumed.
-func (o *eventWriter) copyFrames(ctx context.Context, frames iter.Seq2[frame, error]) error {
+// copyFrames sends the frames of a source. It returns nil when the source or ctx ends: the client can then resume the stream.
+func (o *EventStream) copyFrames(ctx context.Context, frames iter.Seq2[frame, error]) error {
 	for f, err := range frames {
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			return o.fail(err)
+			return o.endWithError(err)
 		}
-		if err := o.take(&f); err != nil || f.last {
+		if err := o.writeFrame(&f); err != nil || f.isLast {
 			return err
 		}
 	}
-	return o.flushReady()
+	return o.Flush()
 }
 
-// take adds a frame, and sends the batch if it is large or the last.
-func (o *eventWriter) take(f *frame) error {
+// writeFrame adds a frame to the batch, and sends the batch if it is large or the frame is the last.
+func (o *EventStream) writeFrame(f *frame) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.add(f); err != nil {
+	if err := o.appendFrame(f); err != nil {
 		return errors.Join(err, o.flush())
 	}
-	if f.last || o.buf.Len() >= flushBytes {
+	if f.isLast || o.buf.Len() >= flushBytes {
 		return o.flush()
 	}
 	return nil
 }
 
-// flushReady sends what was gathered, if anything was.
-func (o *eventWriter) flushReady() error {
+// startHeartbeats sends a heartbeat whenever nothing was sent for an interval, until stop is called. It calls cancel if the client has left.
+func (o *EventStream) startHeartbeats(interval time.Duration, cancel context.CancelCauseFunc) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.buf.Len() == 0 {
-		return nil
-	}
-	return o.flush()
-}
-
-// keepAlive sends a heartbeat in every silence until stop is called. A client that does not take it is gone, which is told by cancel.
-func (o *eventWriter) keepAlive(heartbeat time.Duration, cancel context.CancelCauseFunc) (stop func()) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	stopped := false
+	isStopped := false
 	var timer *time.Timer
-	timer = time.AfterFunc(heartbeat, func() {
+	timer = time.AfterFunc(interval, func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if stopped {
+		if isStopped {
 			return
 		}
-		rest := heartbeat - time.Since(o.flushed)
-		if rest <= 0 {
-			if err := o.beat(); err != nil {
+		wait := interval - time.Since(o.flushed)
+		if wait <= 0 {
+			if err := o.sendHeartbeat(); err != nil {
 				cancel(err)
 				return
 			}
-			rest = heartbeat
+			wait = interval
 		}
-		timer.Reset(rest)
+		timer.Reset(wait)
 	})
 	return func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		stopped = true
+		isStopped = true
 		timer.Stop()
 	}
 }
 
-// fail ends the stream with an error event.
-func (o *eventWriter) fail(err error) error {
-	failed := o.sendError(err)
+// endWithError sends an error event, which ends the stream, and returns err for the log. [agent.ErrGap] is not logged.
+func (o *EventStream) endWithError(err error) error {
+	sendErr := o.sendError(err)
 	if errors.Is(err, agent.ErrGap) {
-		return failed
+		return sendErr
 	}
-	return errors.Join(err, failed)
+	return errors.Join(err, sendErr)
 }
 
 // sendError sends an error event, which ends the stream.
-func (o *eventWriter) sendError(err error) error {
-	end := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
-	end.last = true
-	return o.take(&end)
+func (o *EventStream) sendError(err error) error {
+	last := eventFrame(&agent.Event{Type: agent.EventError, Error: failureOf(err)})
+	last.isLast = true
+	return o.writeFrame(&last)
 }

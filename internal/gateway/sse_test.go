@@ -18,21 +18,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// begin starts a turn that the test drives.
-func (d *door) begin(id agent.TurnID) {
+// begin starts a turn.
+func (d *testGateway) begin(id agent.TurnID) {
 	d.t.Helper()
 	a := d.send("POST", "/v1/turns?wait=false", fmt.Sprintf(`{"message":"x","turn_id":%q}`, id))
 	require.Equal(d.t, 202, a.status, "%s", a.body)
 }
 
-// follow opens an event stream; its end is the test's to close or await.
-func (d *door) follow(ctx context.Context, path string, header ...string) *http.Response {
+// follow opens an event stream.
+func (d *testGateway) follow(ctx context.Context, path string, header ...string) *http.Response {
 	d.t.Helper()
 	return gatewaytest.Open(ctx, d.t, http.MethodGet, d.url+path, "", header...)
 }
 
 func TestEventsOnTheWire(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.begin("t")
 	resp := d.follow(t.Context(), "/v1/turns/t/events")
 	require.Equal(t, 200, resp.StatusCode)
@@ -45,7 +45,7 @@ func TestEventsOnTheWire(t *testing.T) {
 	frame := next()
 	require.Equal(t, "retry: 1000\n", frame)
 
-	// Each event arrives as soon as it is there, on one line, whatever it contains.
+	// Each event arrives at once, and its data is on one line.
 	d.rt.Emit("t", gatewaytest.Token("a\nb <&> \u2028 ü"))
 	frame = next()
 	require.Equal(t, "id: 1\nevent: token\n"+`data: {"meta":{"stream_id":"t","event_index":1,"turn_id":"t","attempt":1,"producer":"model/1",`+
@@ -60,7 +60,7 @@ func TestEventsOnTheWire(t *testing.T) {
 }
 
 func TestResumeIsByteExact(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.begin("t")
 	d.rt.Say("t", "one two three four five")
 	whole := string(d.send("GET", "/v1/turns/t/events", "").body)
@@ -91,25 +91,25 @@ func TestResumeIsByteExact(t *testing.T) {
 }
 
 func TestPostTurnStreams(t *testing.T) {
-	d := open(t, nil)
-	d.rt.Script = says("hello there")
+	d := startGateway(t, nil)
+	d.rt.Script = answerWith("hello there")
 	post := func(header ...string) answer {
 		return d.send("POST", "/v1/turns", `{"message":"x","idempotency_key":"k"}`, append(header, "Accept", "text/event-stream")...)
 	}
-	first := post("Last-Event-ID", "3") // a new turn has no past to skip
+	first := post("Last-Event-ID", "3") // is ignored for a new turn
 	require.Equal(t, "text/event-stream", first.header.Get("Content-Type"))
 	require.Equal(t, "turn-1", first.header.Get("Turnstone-Turn-Id"))
 	require.Equal(t, string(first.body), string(d.send("GET", "/v1/turns/turn-1/events", "").body))
-	// Repeating the request resumes.
+	// The same request again resumes.
 	require.Equal(t, string(d.send("GET", "/v1/turns/turn-1/events?after_index=3", "").body), string(post("Last-Event-ID", "3").body))
 	require.Equal(t, 204, post("Last-Event-ID", "4").status)
-	// A client may refuse a stream.
+	// The client may refuse a stream.
 	refused := d.send("POST", "/v1/turns", `{"message":"x","idempotency_key":"k"}`, "Accept", "text/event-stream;q=0, */*")
 	require.Equal(t, "application/json", refused.header.Get("Content-Type"))
 }
 
 func TestGap(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.begin("t")
 	d.rt.Emit("t", gatewaytest.Token("a"), gatewaytest.Token("b"), gatewaytest.Token("c"))
 	d.rt.Expire(3)
@@ -118,7 +118,7 @@ func TestGap(t *testing.T) {
 	require.Equal(t, "gap", a.failure(t).Type)
 	require.Equal(t, 410, d.send("GET", "/v1/turns/t/events?after_index=1", "").status, "one short of what is kept")
 
-	// Met later, it is an error event without an id, and the end.
+	// A gap in an open stream is an error event without an id, which ends the stream.
 	resp := d.follow(t.Context(), "/v1/turns/t/events?after_index=2")
 	next := gatewaytest.Frames(t, resp.Body)
 	next()
@@ -133,19 +133,8 @@ func TestGap(t *testing.T) {
 	require.Empty(t, next())
 }
 
-func TestHeartbeat(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Heartbeat = 5 * time.Millisecond })
-	d.begin("t")
-	next := gatewaytest.Frames(t, d.follow(t.Context(), "/v1/turns/t/events").Body)
-	next()
-	for range 2 {
-		frame := next()
-		require.Equal(t, ":\n", frame)
-	}
-}
-
 func TestDisconnectLeavesTheTurnAlone(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error { t.Error("a viewer cancelled the turn"); return nil }
 	d.begin("t")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -160,7 +149,7 @@ func TestDisconnectLeavesTheTurnAlone(t *testing.T) {
 }
 
 func TestStuckClientIsDroppedAndDisturbsNobody(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.WriteTimeout = time.Second })
+	d := startGateway(t, func(c *gateway.Config) { c.Limits.WriteTimeout = time.Second })
 	d.begin("t")
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
 	require.NoError(t, err)
@@ -170,7 +159,7 @@ func TestStuckClientIsDroppedAndDisturbsNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
 
-	// More than all buffers between it and us hold; it reads nothing. Another reader gets everything meanwhile.
+	// The events are larger than the buffers of the connection. Another reader gets all of them.
 	text := strings.Repeat("x", 1<<20)
 	for range 16 {
 		d.rt.Emit("t", gatewaytest.Token(text))
@@ -181,58 +170,37 @@ func TestStuckClientIsDroppedAndDisturbsNobody(t *testing.T) {
 	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 30*time.Second, time.Millisecond, "the stuck client is dropped")
 }
 
+// Followers, waiting requests and jobs share the places.
 func TestTooManyFollowers(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
-	d.begin("t")
-	d.follow(t.Context(), "/v1/turns/t/events")
-	a := d.send("GET", "/v1/turns/t/events", "")
-	require.Equal(t, 429, a.status)
-	require.Equal(t, "5", a.header.Get("Retry-After"))
-	before := len(d.rt.Submitted())
-	require.Equal(t, 429, d.send("POST", "/v1/turns", `{"message":"x"}`).status)
-	require.Len(t, d.rt.Submitted(), before, "a refused request starts nothing")
-}
-
-func TestWaitingRequestsCountAsFollowers(t *testing.T) {
-	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
-	done := make(chan answer, 1)
-	go func() { done <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"t"}`) }()
-	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
-	require.Equal(t, 429, d.send("GET", "/v1/turns/t/events", "").status)
-	d.rt.Say("t", "done")
-	require.Equal(t, 200, (<-done).status)
-	require.Equal(t, 200, d.send("GET", "/v1/turns/t/events", "").status, "the place is free again")
-}
-
-func TestShutdownEndsStreamsSoThatTheyResume(t *testing.T) {
-	d := open(t, nil)
-	d.begin("t")
-	d.rt.Emit("t", gatewaytest.Token("a"))
-	resp := d.follow(t.Context(), "/v1/turns/t/events")
-	next := gatewaytest.Frames(t, resp.Body)
-	for range 2 {
-		next()
+	requests := map[string]struct {
+		turn         agent.TurnID
+		method, path string
+		body         string
+	}{
+		"events": {"t", "GET", "/v1/turns/t/events", ""},
+		"a turn": {"u", "POST", "/v1/turns", `{"message":"x","turn_id":"u"}`},
+		"a job":  {"job-u", "POST", "/test/chat", `{"prompt":"x","job_id":"u"}`},
 	}
-	waiting := make(chan answer, 1)
-	go func() { waiting <- d.send("POST", "/v1/turns", `{"message":"x","turn_id":"u"}`) }()
-	require.Eventually(t, func() bool { return d.rt.Followers() == 2 }, 5*time.Second, time.Millisecond)
-
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	require.NoError(t, d.Shutdown(ctx))
-	require.Empty(t, next(), "the stream ends cleanly, behind a whole event")
-	a := <-waiting
-	require.Equal(t, 202, a.status, "the turn was accepted and goes on")
-	require.Contains(t, string(a.body), `"turn_id":"u"`)
-}
-
-func TestShutdownDoesNotWaitForUnusedConnections(t *testing.T) {
-	d := open(t, nil)
-	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", d.HTTPAddr())
-	require.NoError(t, err)
-	defer conn.Close()
-	require.Equal(t, 200, d.send("GET", "/health", "").status) // by now the one before has been accepted
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	require.NoError(t, d.Shutdown(ctx))
+	for name, first := range requests {
+		t.Run(name, func(t *testing.T) {
+			d := startGateway(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
+			d.begin("t")
+			done := make(chan answer, 1)
+			go func() { done <- d.send(first.method, first.path, first.body) }()
+			require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
+			before := len(d.rt.Submitted())
+			for _, second := range requests {
+				a := d.send(second.method, second.path, second.body)
+				require.Equal(t, 429, a.status, second.path)
+				require.Equal(t, "5", a.header.Get("Retry-After"))
+			}
+			require.Len(t, d.rt.Submitted(), before, "a refused request starts nothing")
+			d.rt.Say(first.turn, "done")
+			require.Equal(t, 200, (<-done).status)
+			if first.turn != "t" {
+				d.rt.Say("t", "done")
+			}
+			require.Equal(t, 200, d.send("GET", "/v1/turns/t/events", "").status, "the place is free again")
+		})
+	}
 }

@@ -6,12 +6,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// noSuchPath returns the error of an address that the server does not have. Where it would have it with another setting, or has another address for
-// that, the error names it.
+// noSuchPath returns the error for an unknown path. The error names the setting that would enable the path, or the path to use instead, if there is
+// one.
 func (s *httpServer) noSuchPath(path string) error {
 	for _, part := range []struct {
-		off           bool
-		path, setting string
+		isOff      bool
+		path, hint string
 	}{
 		{
 			s.cfg.Keys == nil, pathKeys, "API keys are off on this server: set auth.keys (TURNSTONE_AUTH_KEYS=true), and auth.operator_key " +
@@ -24,8 +24,8 @@ func (s *httpServer) noSuchPath(path string) error {
 		},
 		{s.cfg.Codec == nil, "/codec", "payloads of this server are in the clear: set temporal.encryption_keys or temporal.offload_bytes"},
 	} {
-		if part.off && (path == part.path || strings.HasPrefix(path, part.path+"/")) {
-			return agent.Errorf(agent.CodeNotFound, "", "%s", part.setting)
+		if part.isOff && (path == part.path || strings.HasPrefix(path, part.path+"/")) {
+			return agent.Errorf(agent.CodeNotFound, "", "%s", part.hint)
 		}
 	}
 	return agent.Errorf(agent.CodeNotFound, "", "no such path: %.200q", path)

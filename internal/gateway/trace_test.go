@@ -16,12 +16,12 @@ import (
 	pb "github.com/turnstone-run/turnstone/proto/turnstone/v1"
 )
 
-// Spans go around every request, those that nobody may make included, and streams still stream.
+// Every request has a span, including those that are refused, and streams are sent at once.
 func TestTraces(t *testing.T) {
 	r := tracetest.Receive(t)
 	tr, err := traces.Open(t.Context(), traces.Config{Endpoint: r.HTTP, SampleRatio: 1})
 	require.NoError(t, err)
-	d := open(t, func(c *gateway.Config) { c.Trace, c.ServerOptions = tr.HTTP, []grpc.ServerOption{tr.ServerOption()} })
+	d := startGateway(t, func(c *gateway.Config) { c.Trace, c.ServerOptions = tr.HTTP, []grpc.ServerOption{tr.ServerOption()} })
 	d.begin("t")
 	resp := d.follow(t.Context(), "/v1/turns/t/events")
 	next := gatewaytest.Frames(t, resp.Body)
@@ -48,30 +48,32 @@ func TestTraces(t *testing.T) {
 	require.NoError(t, tr.Shutdown(t.Context()))
 }
 
-// noted is a stats handler that notes what is called.
-type noted struct {
+// methodRecorder is a stats handler that records the called methods.
+type methodRecorder struct {
 	stats.Handler
 
 	mu    sync.Mutex
 	calls []string
 }
 
-func (n *noted) TagRPC(ctx context.Context, i *stats.RPCTagInfo) context.Context {
+func (n *methodRecorder) TagRPC(ctx context.Context, i *stats.RPCTagInfo) context.Context {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calls = append(n.calls, i.FullMethodName)
 	return ctx
 }
 
-func (n *noted) HandleRPC(context.Context, stats.RPCStats) {}
+func (n *methodRecorder) HandleRPC(context.Context, stats.RPCStats) {}
 
-func (n *noted) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (n *methodRecorder) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
+	return ctx
+}
 
-func (n *noted) HandleConn(context.Context, stats.ConnStats) {}
+func (n *methodRecorder) HandleConn(context.Context, stats.ConnStats) {}
 
 func TestServerOptions(t *testing.T) {
-	n := &noted{}
-	d := open(t, func(c *gateway.Config) { c.ServerOptions = []grpc.ServerOption{grpc.StatsHandler(n)} })
+	n := &methodRecorder{}
+	d := startGateway(t, func(c *gateway.Config) { c.ServerOptions = []grpc.ServerOption{grpc.StatsHandler(n)} })
 	_, err := pb.NewAgentRuntimeClient(d.dial()).GetTurn(t.Context(), &pb.GetTurnRequest{TurnId: "none"})
 	require.Error(t, err)
 	n.mu.Lock()

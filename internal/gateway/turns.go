@@ -11,24 +11,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// Turns is the port of turns. [agent.CodeNotFound] for a turn that is unknown or belongs to another tenant, with the same text.
+// Turns is the port of turns. An unknown turn and another tenant's are [agent.CodeNotFound] with the same text.
 //
-// Follow may yield [agent.ErrGap]. Decide, Cancel and Provide take no tenant: the gateway calls Turn first. Decide returns
-// [agent.CodeConflict] for what is decided, expired or over, [agent.CodeInvalid] with the path args.<field> for arguments that break the
-// tool's schema, and with Field "decision" or "remember" for what the policy does not allow.
+// Follow may yield [agent.ErrGap]. Decide, Cancel and Provide take no tenant, because the gateway calls Turn first. The error of Decide is
+// [agent.CodeConflict] if the approval is decided or expired or its turn has ended, and [agent.CodeInvalid] with Field args.<field> for arguments
+// that break the tool's schema, or with Field "decision" or "remember" for a decision that the policy does not allow.
 type Turns interface {
 	agent.Inbox // Submit, Follow, Decide, Cancel
 
-	// Turn returns a turn's state and, when it has finished, its output. tenant may be [agent.AnyTenant].
+	// Turn returns the state of a turn and, once it has ended, its output. tenant may be [agent.AnyTenant].
 	Turn(ctx context.Context, tenant string, id agent.TurnID) (TurnView, error)
-	// Provide hands in the result of a client-side tool. [agent.CodeConflict] when nothing waits for it.
+	// Provide provides the result of a client-side tool. Its error is [agent.CodeConflict] if the turn does not wait for it.
 	Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedResult) error
-	// MessageFrom submits an envelope to the session of the turn. The request's own session id is ignored, and its agent is the turn's unless
-	// it names one. position is 0 when the new turn runs at once, 1 for the next in line.
+	// MessageFrom submits an envelope to the session of a turn. It ignores the request's session id, and uses the turn's agent if the request
+	// names none. position is 0 if the new turn runs at once, and 1 if it is next in line.
 	MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (r agent.Receipt, position int, err error)
-	// Rerun submits the input of a turn once more, in a branch of its session. What the envelope's request leaves out is as the turn's request had
-	// it. [agent.CodeConflict] for a turn that has not ended, and with Field "session_id" for a session that is in use; [agent.CodeInvalid] with
-	// Field "from_step" for a step that the turn did not come to.
+	// Rerun submits the input of a turn again, in a branch of its session. Fields that the envelope's request lacks are those of the turn's
+	// request. Its error is [agent.CodeConflict] if the turn has not ended, or with Field "session_id" if the session is in use, and
+	// [agent.CodeInvalid] with Field "from_step" if the turn has no such step.
 	Rerun(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, error)
 }
 
@@ -39,20 +39,20 @@ type TurnView struct {
 	StreamID  string
 	Tenant    string
 	Agent     string
-	UserID    string         // who asked for it; empty: not known
-	Mode      agent.Mode     // how it is driven; empty: not known
-	Fallback  agent.Fallback // why it is not direct, although it was to be
+	UserID    string         // of the request; empty if unknown
+	Mode      agent.Mode     // empty if unknown
+	Fallback  agent.Fallback // why a turn that should be direct is not
 	State     string
 	StartedAt time.Time
-	Tail      agent.StreamTail       // which events there are
-	Pending   []agent.Approval       // what waits for a person
-	Output    *agent.AgentStepOutput // once finished
-	RerunOf   agent.TurnID           // empty: it reruns no turn
-	FromStep  int                    // of a rerun: the first step that was not taken over; 0: none was
-	Draft     bool                   // its agent is a draft, which is not in the catalog
+	Tail      agent.StreamTail       // of its events
+	Pending   []agent.Approval       // those that wait for a person
+	Output    *agent.AgentStepOutput // nil until the turn has ended
+	RerunOf   agent.TurnID           // empty for a turn that is no rerun
+	FromStep  int                    // the first step of a rerun that is not copied; 0: none is
+	Draft     bool                   // its agent is a draft
 }
 
-// endedAt returns about when a finished turn ended, from its start and its execution time.
+// endedAt returns approximately when a turn has ended, from its start and its execution time.
 func (v *TurnView) endedAt() time.Time {
 	if v.StartedAt.IsZero() {
 		return time.Now()
@@ -60,25 +60,21 @@ func (v *TurnView) endedAt() time.Time {
 	return v.StartedAt.Add(time.Duration(v.Output.ExecutionTimeMS) * time.Millisecond)
 }
 
-// rememberedTurns is how many submitted turns a gateway remembers.
-const rememberedTurns = 8192
+// maxNewTurns is the number of submitted turns that a gateway remembers.
+const maxNewTurns = 8192
 
 // newTurn is a turn that was submitted here and whose tenant the port may not know yet.
 type newTurn struct {
 	tenant string
-	agent  string // as the request says; empty: routing chooses
+	agent  string // of the request; empty if routing chooses it
 }
 
-func (g *Gateway) remember(id agent.TurnID, r *agent.TurnRequest) {
-	g.begun.Add(id, newTurn{tenant: r.Context.TenantName(), agent: r.Agent})
-}
+// newTurnTimeout is how long the tenant and the agent of a new turn may be unknown.
+const newTurnTimeout = time.Second
 
-// beginning is how long the tenant and the agent of a new turn may be unknown.
-const beginning = time.Second
+var errNewTurn = errors.New("the turn has just begun, and its agent is not known yet: try again")
 
-var errBeginning = errors.New("the turn has just begun, and its agent is not known yet: try again")
-
-// turn returns a turn of the caller's tenant that the caller may do a to. An empty a skips that check.
+// turn returns a turn of the caller's tenant, if the caller may do a to it. An empty a skips this check.
 func (g *Gateway) turn(ctx context.Context, caller identity, id agent.TurnID, a agent.Action) (TurnView, error) {
 	if !agent.ValidName(string(id)) {
 		return TurnView{}, noTurn(id)
@@ -97,29 +93,29 @@ func noTurn(id agent.TurnID) error {
 	return agent.Errorf(agent.CodeNotFound, "", "there is no turn %.140q", id)
 }
 
-// findTurn finds a turn of the caller's tenant. The port returns a turn that has just begun before it knows its tenant. A caller of one
-// tenant sees such a turn if it was submitted here for that tenant; otherwise the port gets a moment to find out.
+// findTurn returns a turn of the caller's tenant. The port may return a new turn before it knows its tenant. A caller of one tenant then gets the turn
+// if it was submitted here for this tenant; otherwise findTurn asks the port again for newTurnTimeout.
 func (g *Gateway) findTurn(ctx context.Context, caller identity, id agent.TurnID) (TurnView, error) {
 	tenant := caller.lookupTenant()
-	until := time.Now().Add(beginning)
+	deadline := time.Now().Add(newTurnTimeout)
 	for wait := 10 * time.Millisecond; ; wait *= 2 {
 		v, err := g.cfg.Turns.Turn(ctx, tenant, id)
 		switch {
 		case agent.CodeOf(err) == agent.CodeNotFound:
-			return TurnView{}, noTurn(id) // with this text, whatever the reason
+			return TurnView{}, noTurn(id) // the same text as for a turn of another tenant
 		case err != nil || tenant == agent.AnyTenant || v.Tenant == tenant:
 			return v, err
 		case v.Tenant != "":
 			return TurnView{}, noTurn(id)
 		}
-		if b, ok := g.begun.Get(id); ok {
-			if b.tenant != tenant {
+		if submitted, ok := g.newTurns.Get(id); ok {
+			if submitted.tenant != tenant {
 				return TurnView{}, noTurn(id)
 			}
-			v.Tenant, v.Agent = b.tenant, cmp.Or(v.Agent, b.agent)
+			v.Tenant, v.Agent = submitted.tenant, cmp.Or(v.Agent, submitted.agent)
 			return v, nil
 		}
-		if time.Now().After(until) {
+		if time.Now().After(deadline) {
 			return TurnView{}, noTurn(id)
 		}
 		select {
@@ -148,7 +144,7 @@ func (g *Gateway) decide(ctx context.Context, caller identity, id agent.TurnID, 
 	return v, err
 }
 
-// allowDecision returns a denied error unless the caller may decide on calls of the tool that an approval is about.
+// allowDecision returns nil if the caller may decide on approvals of the approval's tool.
 func (g *Gateway) allowDecision(ctx context.Context, caller identity, v *TurnView, approvalID string) error {
 	if caller.principal.MayAll(agent.ActionApprovalsDecide) || !caller.principal.MayAny(agent.ActionApprovalsDecide) {
 		return caller.allow(agent.ActionApprovalsDecide, "")
@@ -189,13 +185,13 @@ func (g *Gateway) cancel(ctx context.Context, caller identity, id agent.TurnID, 
 	return v, err
 }
 
-// inTenantOf returns the caller in the tenant of a turn, unless the request names a tenant.
+// inTenantOf returns the caller, in the tenant of a turn if the request names none.
 func (c identity) inTenantOf(v *TurnView) identity {
 	c.tenant = cmp.Or(c.tenant, v.Tenant)
 	return c
 }
 
-// message submits a further message to the session of a turn. The port audits it as the turn that it becomes.
+// message submits a further message to the session of a turn. The port audits the new turn.
 func (g *Gateway) message(
 	ctx context.Context, caller identity, door string, id agent.TurnID, req *agent.TurnRequest,
 ) (receipt agent.Receipt, position int, err error) {
@@ -203,12 +199,12 @@ func (g *Gateway) message(
 	if err != nil {
 		return receipt, 0, err
 	}
-	asked := v
-	asked.Agent = cmp.Or(req.Agent, v.Agent)
-	if err := caller.allowTurn(agent.ActionTurnsRun, &asked); err != nil {
+	target := v
+	target.Agent = cmp.Or(req.Agent, v.Agent)
+	if err := caller.allowTurn(agent.ActionTurnsRun, &target); err != nil {
 		return receipt, 0, err
 	}
-	if err := cmp.Or(caller.checkTenant(req.Context.Tenant, "context.tenant"), g.checkMessage(&v, door, req)); err != nil {
+	if err := cmp.Or(caller.checkTenant(req.Context.Tenant, "context.tenant"), g.completeMessage(&v, door, req)); err != nil {
 		return receipt, 0, err
 	}
 	caller.setUser(&req.Context)
@@ -217,9 +213,9 @@ func (g *Gateway) message(
 	return g.cfg.Turns.MessageFrom(ctx, v.TurnID, e)
 }
 
-// checkMessage puts a message into the session and tenant of a turn. For a turn that has just begun neither may be known yet; the
-// port fills them in.
-func (g *Gateway) checkMessage(v *TurnView, door string, req *agent.TurnRequest) error {
+// completeMessage sets session, tenant and channel of a message to those of a turn, and checks the message. For a new turn that does not know its
+// session or tenant yet, the port sets them.
+func (g *Gateway) completeMessage(v *TurnView, door string, req *agent.TurnRequest) error {
 	switch {
 	case req.StreamTo != nil:
 		return errStreamTo()
@@ -235,7 +231,7 @@ func (g *Gateway) checkMessage(v *TurnView, door string, req *agent.TurnRequest)
 	return req.Validate(int(g.cfg.Limits.BodyBytes))
 }
 
-// checkDecision checks the shape of a decision; the port checks it against the policy.
+// checkDecision checks the fields of a decision. The port checks it against the policy.
 func checkDecision(d *agent.Decision) error {
 	if d.ApprovalID == "" {
 		return agent.Invalid("approval_id", "is empty")

@@ -15,20 +15,20 @@ import (
 func (s *httpServer) routeTurns() {
 	const one = pathTurns + "/{id}"
 	s.route(pathTurns, methods{
-		http.MethodGet:  requires(s.answer(tenantAgreed, s.getTurns), agent.ActionTurnsRead),
-		http.MethodPost: requires(s.serve(tenantAgreed, s.postTurn), agent.ActionTurnsRun),
+		http.MethodGet:  requires(answerQuery(s, tenantUnambiguous, readTurnQuery, s.findTurns), agent.ActionTurnsRead),
+		http.MethodPost: requires(s.serve(tenantUnambiguous, s.postTurn), agent.ActionTurnsRun),
 	})
-	s.route(one, methods{http.MethodGet: requires(s.answerPlain(tenantAgreed, s.getTurn), agent.ActionTurnsRead)})
-	s.route(one+"/events", methods{http.MethodGet: requires(s.serve(tenantAgreed, s.getEvents), agent.ActionTurnsRead)})
-	s.route(one+"/decisions", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postDecision), agent.ActionApprovalsDecide)})
-	s.route(one+"/results", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postProvided), agent.ActionTurnsRun)})
-	s.route(one+"/cancel", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postCancel), agent.ActionTurnsCancel)})
-	s.route(one+"/messages", methods{http.MethodPost: requires(s.answerPlain(tenantAgreed, s.postMessage), agent.ActionTurnsRun)})
-	s.route(one+"/rerun", methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postRerun), agent.ActionTurnsRun)})
-	s.route(pathTestChat, methods{http.MethodPost: requires(s.serve(tenantAgreed, s.postTestChat), agent.ActionTurnsRun)})
+	s.route(one, methods{http.MethodGet: requires(s.answerWithoutQuery(tenantUnambiguous, s.getTurn), agent.ActionTurnsRead)})
+	s.route(one+"/events", methods{http.MethodGet: requires(s.serve(tenantUnambiguous, s.getEvents), agent.ActionTurnsRead)})
+	s.route(one+"/decisions", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.postDecision), agent.ActionApprovalsDecide)})
+	s.route(one+"/results", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.postProvided), agent.ActionTurnsRun)})
+	s.route(one+"/cancel", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.postCancel), agent.ActionTurnsCancel)})
+	s.route(one+"/messages", methods{http.MethodPost: requires(s.answerWithoutQuery(tenantUnambiguous, s.postMessage), agent.ActionTurnsRun)})
+	s.route(one+"/rerun", methods{http.MethodPost: requires(s.serve(tenantUnambiguous, s.postRerun), agent.ActionTurnsRun)})
+	s.route(pathTestChat, methods{http.MethodPost: requires(s.serve(tenantUnambiguous, s.postTestChat), agent.ActionTurnsRun)})
 }
 
-// postTurn is POST /v1/turns: submit, then wait, stream, or do neither.
+// postTurn is POST /v1/turns. It submits a turn, then waits for it, streams its events, or does neither.
 func (s *httpServer) postTurn(c *Call) error {
 	wait, after, err := c.turnParameters()
 	if err != nil {
@@ -43,18 +43,15 @@ func (s *httpServer) postTurn(c *Call) error {
 	}
 	req := body.Request()
 	return s.answerTurn(c, wait, after, turnOrigin{}, func() (agent.Receipt, error) {
-		receipt, err := s.submit(c.bounded(), c.caller, "http", &req)
-		if c.caller.tenant == "" {
-			c.caller.tenant = req.Context.Tenant
-		}
+		receipt, err := s.submit(c.callContext(), c.caller, "http", &req)
+		c.caller.tenant = cmp.Or(c.caller.tenant, req.Context.Tenant)
 		return receipt, err
 	})
 }
 
 // answerTurn submits a turn, then waits for it, streams its events, or does neither.
-func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of turnOrigin, submit func() (agent.Receipt, error)) error {
-	if wait {
-		// Before the turn exists: a refusal must mean that nothing runs.
+func (s *httpServer) answerTurn(c *Call, wait bool, after int64, origin turnOrigin, submit func() (agent.Receipt, error)) error {
+	if wait { // enter before submit: if it fails, nothing must run
 		leave, err := s.enter()
 		if err != nil {
 			return err
@@ -69,13 +66,13 @@ func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of turnOrigin, 
 	switch {
 	case !wait:
 		body := acceptedState(receipt, "")
-		body.turnOrigin = of
+		body.turnOrigin = origin
 		s.write(c.w, http.StatusAccepted, body)
 		return nil
 	case wantsEvents(c.r):
 		return s.streamSubmitted(c, receipt, after)
 	default:
-		return s.awaitSubmitted(c, receipt, of)
+		return s.awaitSubmitted(c, receipt, origin)
 	}
 }
 
@@ -83,7 +80,7 @@ func (s *httpServer) answerTurn(c *Call, wait bool, after int64, of turnOrigin, 
 func (c *Call) turnParameters() (wait bool, after int64, err error) {
 	c.query.text("wait", maxText)
 	c.query.text("after_index", maxText)
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return false, 0, err
 	}
 	wait = true
@@ -96,16 +93,16 @@ func (c *Call) turnParameters() (wait bool, after int64, err error) {
 	return wait, after, err
 }
 
-// setTurnHeaders sets the headers that name a turn and say where its state is.
+// setTurnHeaders sets the headers with the id and the address of a turn.
 func (c *Call) setTurnHeaders(id agent.TurnID) {
 	c.w.Header().Set(turnIDHeader, string(id))
 	c.w.Header().Set("Location", pathTurns+"/"+string(id))
 }
 
-// awaitSubmitted answers with the output, or with 202 when a person is needed, the wait was long enough, the gateway closes, or the events
-// cannot be read: the turn was accepted and goes on in all of them.
-func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of turnOrigin) error {
-	ctx, cancel := s.whileOpen(c.r.Context())
+// awaitSubmitted responds with the output of a turn. If the turn waits for a person, or waiting for it fails or ends, it responds with status 202,
+// because the turn goes on.
+func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, origin turnOrigin) error {
+	ctx, cancel := s.streamContext(c.r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, s.cfg.Limits.WaitTimeout)
 	defer cancelWait()
@@ -117,22 +114,22 @@ func (s *httpServer) awaitSubmitted(c *Call, receipt agent.Receipt, of turnOrigi
 			s.cfg.Logger.Warn("wait for a turn", zap.String("turn", string(receipt.TurnID)), zap.Error(err))
 		}
 		body := acceptedState(receipt, agent.StateRunning)
-		body.turnOrigin = of
+		body.turnOrigin = origin
 		s.write(c.w, http.StatusAccepted, body)
 	case end.Output != nil:
-		s.write(c.w, http.StatusOK, turnAnswer{outputBody(end.Output), of})
+		s.write(c.w, http.StatusOK, turnAnswer{outputBody(end.Output), origin})
 	default:
 		body := stateOf(receipt, agent.StateWaiting)
-		body.Pending, body.turnOrigin = end.Pending, of
+		body.Pending, body.turnOrigin = end.Pending, origin
 		s.write(c.w, http.StatusAccepted, body)
 	}
 	return nil
 }
 
-// streamSubmitted serves the events of a turn just submitted. A client that repeats its request resumes where it was.
+// streamSubmitted streams the events of a submitted turn: of a new turn all, of an older one those after an index.
 func (s *httpServer) streamSubmitted(c *Call, receipt agent.Receipt, after int64) error {
 	if !receipt.Joined {
-		return s.serveEvents(c, &TurnView{TurnID: receipt.TurnID}, 0) // a new turn has no past to skip
+		return s.serveEvents(c, &TurnView{TurnID: receipt.TurnID}, 0)
 	}
 	v, err := c.SubmittedTurn(c.r.Context(), receipt)
 	if err != nil {
@@ -141,19 +138,19 @@ func (s *httpServer) streamSubmitted(c *Call, receipt agent.Receipt, after int64
 	return s.serveEvents(c, &v, after)
 }
 
-// getTurn is GET /v1/turns/{id}: the state of a turn, or its output with the state once it has ended.
+// getTurn is GET /v1/turns/{id}; see [TurnView.Body].
 func (s *httpServer) getTurn(c *Call) (any, error) {
-	v, err := s.turn(c.bounded(), c.caller, c.turnID(), agent.ActionTurnsRead)
+	v, err := s.turn(c.callContext(), c.caller, c.turnID(), agent.ActionTurnsRead)
 	if err != nil {
 		return nil, err
 	}
-	return c.aboutTurn(&v, v.Body(), nil)
+	return c.withTurnHeader(&v, v.Body(), nil)
 }
 
 func (c *Call) turnID() agent.TurnID { return agent.TurnID(c.r.PathValue("id")) }
 
-// aboutTurn returns body and err, and names the turn in the header of the response if it was found.
-func (c *Call) aboutTurn(v *TurnView, body any, err error) (any, error) {
+// withTurnHeader returns body and err, and sets the header with the id of the turn if the turn was found.
+func (c *Call) withTurnHeader(v *TurnView, body any, err error) (any, error) {
 	if v.TurnID != "" {
 		c.w.Header().Set(turnIDHeader, string(v.TurnID))
 	}
@@ -170,8 +167,8 @@ func ApplyIdempotencyKey(r *http.Request, key *string) error {
 	return nil
 }
 
-// resumeOffset returns the index of the last event that the client has seen. The header wins: an EventSource repeats its first URL and adds
-// the header.
+// resumeOffset returns the index of the last event that the client has got. The header overrides the parameter, because an EventSource adds it to its
+// first URL.
 func resumeOffset(r *http.Request) (int64, error) {
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		return wholeNumber("Last-Event-ID", id)
@@ -182,14 +179,14 @@ func resumeOffset(r *http.Request) (int64, error) {
 // getEvents is GET /v1/turns/{id}/events.
 func (s *httpServer) getEvents(c *Call) error {
 	c.query.text("after_index", maxText)
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return err
 	}
 	after, err := resumeOffset(c.r)
 	if err != nil {
 		return err
 	}
-	v, err := s.turn(c.bounded(), c.caller, c.turnID(), agent.ActionTurnsRead)
+	v, err := s.turn(c.callContext(), c.caller, c.turnID(), agent.ActionTurnsRead)
 	if err != nil {
 		return err
 	}
@@ -202,25 +199,21 @@ func (s *httpServer) getEvents(c *Call) error {
 	return s.serveEvents(c, &v, after)
 }
 
-// serveEvents streams the events of a turn after an index. Its caller has taken a place among the followers.
+// serveEvents streams the events of a turn after an index. Its caller must have called enter.
 func (s *httpServer) serveEvents(c *Call, v *TurnView, after int64) error {
-	over, err := Resumable(v, after)
+	isOver, err := Resumable(v, after)
 	if err != nil {
 		return err
 	}
-	if over {
-		c.w.WriteHeader(http.StatusNoContent) // makes an EventSource stop
+	if isOver {
+		c.w.WriteHeader(http.StatusNoContent) // an EventSource then stops
 		return nil
 	}
-	ctx, cancel := s.whileOpen(c.r.Context())
+	ctx, cancel := s.streamContext(c.r.Context())
 	defer cancel()
-	out := newEventWriter(c.w, s.cfg.Limits.WriteTimeout)
-	if err := out.begin(); err != nil || c.r.Method == http.MethodHead {
-		return Quietly(err)
-	}
-	return Quietly(out.follow(ctx, s.cfg.Limits.Heartbeat, func(ctx context.Context) iter.Seq2[frame, error] {
+	return s.streamFrames(ctx, c, func(ctx context.Context) iter.Seq2[frame, error] {
 		return framesOf(s.cfg.Turns.Follow(ctx, v.TurnID, after), eventFrame)
-	}))
+	})
 }
 
 // postDecision is POST /v1/turns/{id}/decisions.
@@ -229,8 +222,8 @@ func (s *httpServer) postDecision(c *Call) (any, error) {
 	if err := c.decode(&d); err != nil {
 		return nil, err
 	}
-	v, err := s.decide(c.bounded(), c.caller, c.turnID(), d)
-	return c.aboutTurn(&v, struct {
+	v, err := s.decide(c.callContext(), c.caller, c.turnID(), d)
+	return c.withTurnHeader(&v, struct {
 		TurnID     agent.TurnID       `json:"turn_id"`
 		ApprovalID string             `json:"approval_id"`
 		Decision   agent.DecisionKind `json:"decision"`
@@ -243,25 +236,25 @@ func (s *httpServer) postProvided(c *Call) (any, error) {
 	if err := c.decode(&p); err != nil {
 		return nil, err
 	}
-	v, err := s.provide(c.bounded(), c.caller, c.turnID(), p)
-	return c.aboutTurn(&v, struct {
+	v, err := s.provide(c.callContext(), c.caller, c.turnID(), p)
+	return c.withTurnHeader(&v, struct {
 		TurnID     agent.TurnID `json:"turn_id"`
 		ToolCallID agent.CallID `json:"tool_call_id"`
 	}{v.TurnID, p.ToolCallID}, err)
 }
 
-// postCancel is POST /v1/turns/{id}/cancel; the body may be left out. The turn ends a moment later, as its events show.
+// postCancel is POST /v1/turns/{id}/cancel with an optional body. The turn ends a moment later.
 func (s *httpServer) postCancel(c *Call) (any, error) {
 	var r agent.CancelRequest
 	if err := c.decodeIfAny(&r); err != nil {
 		return nil, err
 	}
-	v, err := s.cancel(c.bounded(), c.caller, c.turnID(), r)
+	v, err := s.cancel(c.callContext(), c.caller, c.turnID(), r)
 	c.status = http.StatusAccepted
-	return c.aboutTurn(&v, turnState{TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, State: v.State, Status: v.State}, err)
+	return c.withTurnHeader(&v, turnState{TurnID: v.TurnID, SessionID: v.SessionID, StreamID: v.StreamID, State: v.State, Status: v.State}, err)
 }
 
-// postMessage is POST /v1/turns/{id}/messages: a further message for the session of the turn, which becomes a turn of its own.
+// postMessage is POST /v1/turns/{id}/messages. The message becomes a new turn of the turn's session.
 func (s *httpServer) postMessage(c *Call) (any, error) {
 	var req agent.TurnRequest
 	if err := c.decode(&req); err != nil {
@@ -270,7 +263,7 @@ func (s *httpServer) postMessage(c *Call) (any, error) {
 	if err := ApplyIdempotencyKey(c.r, &req.IdempotencyKey); err != nil {
 		return nil, err
 	}
-	receipt, position, err := s.message(c.bounded(), c.caller, "http", c.turnID(), &req)
+	receipt, position, err := s.message(c.callContext(), c.caller, "http", c.turnID(), &req)
 	if err != nil {
 		return nil, err
 	}

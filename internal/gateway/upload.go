@@ -9,21 +9,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// upload is a body that is passed on as it arrives: bounded in size, in how long it may be silent, and in how long it may take.
+// upload is the body of an upload. Its size, the time of each read and the total time are bounded.
 type upload struct {
-	body    io.Reader
-	control *http.ResponseController
-	silence time.Duration
-	until   time.Time
-	ended   bool  // all of it was read
-	err     error // why it cannot be read to its end
+	body        io.Reader
+	control     *http.ResponseController
+	readTimeout time.Duration // of each read
+	deadline    time.Time     // of all reads
+	isRead      bool          // read to its end
+	err         error         // of a failed read
 }
 
 func (s *httpServer) newUpload(w http.ResponseWriter, r *http.Request) *upload {
 	l := &s.cfg.Limits
 	return &upload{
 		body: http.MaxBytesReader(w, r.Body, l.UploadBytes), control: http.NewResponseController(w),
-		silence: l.ReadTimeout, until: time.Now().Add(l.LongTimeout),
+		readTimeout: l.ReadTimeout, deadline: time.Now().Add(l.LongTimeout),
 	}
 }
 
@@ -32,12 +32,12 @@ func (u *upload) Read(p []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
 	}
-	if u.ended {
+	if u.isRead {
 		return 0, io.EOF
 	}
-	deadline := time.Now().Add(u.silence)
-	if deadline.After(u.until) {
-		deadline = u.until
+	deadline := time.Now().Add(u.readTimeout)
+	if deadline.After(u.deadline) {
+		deadline = u.deadline
 	}
 	if err := u.control.SetReadDeadline(deadline); err != nil {
 		return 0, u.fail(agent.Errorf(agent.CodeInternal, "", "set read deadline: %w", err))
@@ -47,9 +47,9 @@ func (u *upload) Read(p []byte) (int, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, io.EOF):
-		u.ended = true
+		u.isRead = true
 		return n, io.EOF
-	default: // the client went away, fell silent or was too slow
+	default:
 		return n, u.fail(bodyError(err))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Usage is the port that sums up what model calls used and cost. [agent.CodeUnavailable] for a sum that takes too long.
+// Usage is the port of reports on the tokens and the cost of model calls. A report that takes too long is [agent.CodeUnavailable].
 type Usage interface {
 	Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error)
 }
@@ -19,8 +19,8 @@ const (
 	maxUsageToken = 8 << 10
 )
 
-// getUsage is GET /v1/usage?group=&since=&until=&user=&agent=&model=&channel=&session=&turn=&limit=&page_token=. A credential of every tenant
-// that names none gets the sums of all.
+// getUsage is GET /v1/usage?group=&since=&until=&user=&agent=&model=&channel=&session=&turn=&limit=&page_token=. Without a tenant, a credential of
+// every tenant gets the sums of all tenants.
 func (s *httpServer) getUsage(c *Call) (any, error) {
 	p := c.query
 	q := agent.UsageQuery{
@@ -34,7 +34,7 @@ func (s *httpServer) getUsage(c *Call) (any, error) {
 			q.Group = append(q.Group, agent.UsageKey(strings.TrimSpace(key)))
 		}
 	}
-	if err := p.end(); err != nil {
+	if err := p.validate(); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -42,7 +42,7 @@ func (s *httpServer) getUsage(c *Call) (any, error) {
 	if err := q.Validate(now); err != nil {
 		return nil, err
 	}
-	page, err := s.cfg.Usage.Usage(c.bounded(), q)
+	page, err := s.cfg.Usage.Usage(c.callContext(), q)
 	page.Group, page.Rows = orEmpty(page.Group), orEmpty(page.Rows)
 	return page, err
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Ending is the result of waiting for a turn: Output is set when the turn has ended, Pending when it waits for a person.
+// Ending is the result of waiting for a turn.
 type Ending struct {
-	Output  *agent.AgentStepOutput
-	Pending []agent.Approval
-	At      time.Time // when the turn ended
+	Output  *agent.AgentStepOutput // nil if the turn waits for a person
+	Pending []agent.Approval       // those that the turn waits for
+	At      time.Time              // when the turn ended
 }
 
-// await follows the event log until the turn ends or waits for a person. It never asks the workflow, whose answer may come late.
-// If ctx ends first it returns ctx's cause, and errStarting if the start of the turn is not confirmed.
+// await follows the events of a turn until the turn ends or waits for a person. If ctx ends first it returns ctx's cause. If the start of the turn is
+// unconfirmed it returns errStarting.
 func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (Ending, error) {
 	if r.StartUnknown {
 		return Ending{}, errStarting
@@ -25,7 +25,6 @@ func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (
 	var watch PauseWatch
 	after := int64(0)
 	if r.Joined {
-		// The log begins with the past of the turn: only a pause that lasts counts.
 		v, err := g.turn(ctx, caller, r.TurnID, "")
 		if err != nil {
 			return Ending{}, err
@@ -33,7 +32,7 @@ func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (
 		if v.Output != nil {
 			return Ending{Output: v.Output, At: v.endedAt()}, nil
 		}
-		watch.Present = v.Tail.LastIndex
+		watch.Present = v.Tail.LastIndex // earlier pauses are over
 		if v.Tail.FirstIndex > 1 {
 			after = v.Tail.FirstIndex - 1
 		}
@@ -45,7 +44,7 @@ func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (
 		case err != nil:
 			return Ending{}, err
 		case e.Terminal():
-			return g.ended(ctx, caller, &e)
+			return g.ending(ctx, caller, &e)
 		}
 		if watch.See(&e) {
 			return Ending{Pending: watch.Pending}, nil
@@ -57,8 +56,8 @@ func (g *Gateway) await(ctx context.Context, caller identity, r agent.Receipt) (
 	return Ending{}, agent.Errorf(agent.CodeUnavailable, "", "the events of turn %s ended before the turn", r.TurnID)
 }
 
-// ended returns the result that a terminal event carries, or the stored one when the event has none.
-func (g *Gateway) ended(ctx context.Context, caller identity, e *agent.Event) (Ending, error) {
+// ending returns the output in a terminal event, or the stored output if the event has none.
+func (g *Gateway) ending(ctx context.Context, caller identity, e *agent.Event) (Ending, error) {
 	if e.Result != nil {
 		return Ending{Output: e.Result, At: e.Meta.Time}, nil
 	}
@@ -72,19 +71,19 @@ func (g *Gateway) ended(ctx context.Context, caller identity, e *agent.Event) (E
 	return Ending{Output: v.Output, At: e.Meta.Time}, nil
 }
 
-// PauseWatch finds out from the events of a turn whether it waits for a person now. Its zero value is ready to use.
+// PauseWatch finds out from the events of a turn whether the turn waits for a person. Its zero value is ready to use.
 type PauseWatch struct {
-	Present int64 // pauses up to this index are over
-	Pending []agent.Approval
+	Present int64            // pauses before this index are over
+	Pending []agent.Approval // those that are not decided yet
 
-	waiting bool
+	isWaiting bool
 }
 
-// See takes the next event and reports whether the turn waits for a person.
+// See reports whether the turn waits for a person after the next event.
 func (w *PauseWatch) See(e *agent.Event) bool {
 	switch e.Type {
 	case agent.EventStatus:
-		w.waiting = e.Status == agent.StatusWaiting
+		w.isWaiting = e.Status == agent.StatusWaiting
 	case agent.EventApprovalRequested, agent.EventInputRequested:
 		if e.Approval != nil {
 			w.Pending = append(w.Pending, *e.Approval)
@@ -95,12 +94,11 @@ func (w *PauseWatch) See(e *agent.Event) bool {
 		}
 	default:
 	}
-	return w.waiting && len(w.Pending) > 0 && e.Meta.EventIndex >= w.Present
+	return w.isWaiting && len(w.Pending) > 0 && e.Meta.EventIndex >= w.Present
 }
 
-// Resumable checks what following a turn after an index will yield. over means that nothing will ever come; the error is [agent.ErrGap] if
-// some of the events have expired.
-func Resumable(v *TurnView, after int64) (over bool, err error) {
+// Resumable reports whether all events of a turn are over after an index. Its error is [agent.ErrGap] if events after the index have expired.
+func Resumable(v *TurnView, after int64) (isOver bool, err error) {
 	t := v.Tail
 	if t.Closed && after >= t.LastIndex {
 		return true, nil
@@ -111,15 +109,15 @@ func Resumable(v *TurnView, after int64) (over bool, err error) {
 	return false, nil
 }
 
-// errStarting is why a request does not wait for its turn: the turn is accepted and will run, but may not have been started yet.
+// errStarting means that a turn is accepted and will run, but its start is unconfirmed.
 var errStarting = &agent.Error{
 	Code: agent.CodeUnavailable, RetryAfter: time.Second,
 	Err: errors.New("the turn is accepted, and nobody knows whether it has been started: it runs within seconds; ask for it by its id"),
 }
 
-// TurnGoesOn reports whether an error only ends the waiting for a turn that goes on: the caller left, the wait was long enough, the gateway
-// closes, the caller's credential is no longer valid, or the turn is still to be started.
+// TurnGoesOn reports whether an error ended only the wait for a turn and not the turn: the caller has left, the wait took too long, the gateway shuts
+// down, the credential is no longer valid, or the start of the turn is unconfirmed.
 func TurnGoesOn(err error) bool {
 	return slices.ContainsFunc([]error{context.Canceled, context.DeadlineExceeded, errClosing, errCredentialEnded, errStarting},
-		func(end error) bool { return errors.Is(err, end) })
+		func(cause error) bool { return errors.Is(err, cause) })
 }

@@ -19,12 +19,12 @@ type patchSpec struct {
 	Description string          `json:"description,omitempty"`
 }
 
-// patchBody is the body of POST /v1/workflows/{tag}:patch: the operations, or the whole call of the tool patch_workflow.
+// patchBody is the body of POST /v1/workflows/{tag}:patch. The operations may also be in patch_spec, as in a call of the tool patch_workflow.
 type patchBody struct {
 	patchSpec
 
 	Spec        *patchSpec `json:"patch_spec,omitempty"`
-	Tag         string     `json:"workflow_tag,omitempty"` // that of the path
+	Tag         string     `json:"workflow_tag,omitempty"` // must be that of the path
 	Owner       string     `json:"workflow_owner,omitempty"`
 	BaseVersion int64      `json:"base_version,omitempty"`
 	DryRun      bool       `json:"dry_run,omitempty"`
@@ -41,7 +41,7 @@ type revertBody struct {
 	By          string `json:"by,omitempty"`
 }
 
-// RunBody is the body of POST /v1/workflows/{tag}:run; it may be left out.
+// RunBody is the optional body of POST /v1/workflows/{tag}:run.
 type RunBody struct {
 	Input   json.RawMessage         `json:"input,omitempty"`
 	Version int64                   `json:"version,omitempty"`
@@ -50,8 +50,8 @@ type RunBody struct {
 	Context agent.InvocationContext `json:"context,omitzero"`
 }
 
-// putWorkflow is PUT /v1/workflows/{tag}?owner=&base_version=&description=&by=&dry_run=. The body is the definition; with If-None-Match: *
-// it must be new.
+// putWorkflow is PUT /v1/workflows/{tag}?owner=&base_version=&description=&by=&dry_run=. The body is the definition. With If-None-Match: * the
+// definition must not exist.
 func (s *httpServer) putWorkflow(c *Call) (any, error) {
 	key, err := c.workflowKey(c.r.PathValue("tag"), agent.ActionWorkflowsWrite)
 	if err != nil {
@@ -63,17 +63,17 @@ func (s *httpServer) putWorkflow(c *Call) (any, error) {
 		By: q.text("by", maxText), DryRun: q.bool("dry_run"), Idempotency: c.idempotencyKey(),
 	}
 	put.OnlyNew = c.onlyNew(put.BaseVersion)
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return nil, err
 	}
 	if err := c.decode(&put.Definition); err != nil {
 		return nil, err
 	}
-	if err := checkDocument("", put.Definition, '{'); err != nil {
+	if err := checkJSONSize("", put.Definition, "{", "an object"); err != nil {
 		return nil, err
 	}
 	put.By = c.caller.actor(put.By)
-	result, err := s.cfg.Workflows.PutWorkflow(c.bounded(), put)
+	result, err := s.cfg.Workflows.PutWorkflow(c.callContext(), put)
 	if !put.DryRun {
 		c.caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "put", "version": result.Version}, err)
 	}
@@ -91,41 +91,41 @@ func (s *httpServer) deleteWorkflow(c *Call) (any, error) {
 		WorkflowKey: key, BaseVersion: c.baseVersion(q.number("base_version")), Description: q.text("description", maxComment),
 		By: q.text("by", maxText), Idempotency: c.idempotencyKey(),
 	}
-	if err := q.end(); err != nil {
+	if err := q.validate(); err != nil {
 		return nil, err
 	}
 	request.By = c.caller.actor(request.By)
-	result, err := s.cfg.Workflows.DeleteWorkflow(c.bounded(), request)
+	result, err := s.cfg.Workflows.DeleteWorkflow(c.callContext(), request)
 	c.caller.auditChange(agent.ActionWorkflowsWrite, key.Tag, facts{"change": "delete", "version": result.Version}, err)
 	return result, err
 }
 
-// baseVersion returns the version that a change is made from: that of the header If-Match, else the given one. They must not differ. Its
-// faults are those of the query, as are those of onlyNew and idempotencyKey.
-func (c *Call) baseVersion(given int64) int64 {
+// baseVersion returns the version on which a change is based: that of the header If-Match or the one that the request names, which must not differ.
+// Like onlyNew and idempotencyKey, it adds its errors to the query's.
+func (c *Call) baseVersion(named int64) int64 {
 	header := c.r.Header.Get("If-Match")
 	if header == "" || header == "*" {
-		return given
+		return named
 	}
 	version, err := strconv.ParseInt(strings.Trim(header, `"`), 10, 64)
 	switch {
 	case err != nil || version <= 0:
-		c.query.fault(agent.Invalid("base_version", `the header If-Match wants a version such as "3", got %.60q`, header))
-	case given != 0 && given != version:
-		c.query.fault(agent.Invalid("base_version", "is %d, but the header If-Match says %d", given, version))
+		c.query.fail(agent.Invalid("base_version", `the header If-Match wants a version such as "3", got %.60q`, header))
+	case named != 0 && named != version:
+		c.query.fail(agent.Invalid("base_version", "is %d, but the header If-Match says %d", named, version))
 	}
 	return version
 }
 
-// onlyNew reports whether the header If-None-Match: * asks for a definition that does not exist yet.
-func (c *Call) onlyNew(base int64) bool {
+// onlyNew reports whether the header If-None-Match: * demands that the definition does not exist.
+func (c *Call) onlyNew(baseVersion int64) bool {
 	switch header := c.r.Header.Get("If-None-Match"); {
 	case header == "":
 		return false
 	case header != "*":
-		c.query.fault(agent.Invalid("If-None-Match", "want *, which is only when there is none, got %.60q", header))
-	case base != 0, c.r.Header.Get("If-Match") != "":
-		c.query.fault(agent.Invalid("If-None-Match", "is only when there is none, but the request names a version that is there"))
+		c.query.fail(agent.Invalid("If-None-Match", "want *, got %.60q", header))
+	case baseVersion != 0, c.r.Header.Get("If-Match") != "":
+		c.query.fail(agent.Invalid("If-None-Match", "is for a definition that does not exist, but the request names its version"))
 	}
 	return true
 }
@@ -134,26 +134,23 @@ func (c *Call) onlyNew(base int64) bool {
 func (c *Call) idempotencyKey() string {
 	key := c.r.Header.Get("Idempotency-Key")
 	if err := checkLine("idempotency_key", key, maxText); err != nil {
-		c.query.fault(err)
+		c.query.fail(err)
 	}
 	return key
 }
 
-// checkDocument bounds JSON, and wants an object or an array.
-func checkDocument(field string, raw json.RawMessage, begins byte) error {
-	switch text := bytes.TrimSpace(raw); {
+// checkJSONSize returns an error if JSON is too large or does not begin with begin, the first byte of want.
+func checkJSONSize(field string, raw json.RawMessage, begin, want string) error {
+	switch {
 	case len(raw) > maxDefinition:
 		return agent.FieldErrorf(agent.CodeOverflow, field, "is %d bytes, at most %d", len(raw), maxDefinition)
-	case len(text) > 0 && text[0] == begins:
-		return nil
-	case begins == '[':
-		return agent.Invalid(field, "want an array")
-	default:
-		return agent.Invalid(field, "want an object")
+	case !bytes.HasPrefix(bytes.TrimSpace(raw), []byte(begin)):
+		return agent.Invalid(field, "want %s", want)
 	}
+	return nil
 }
 
-// postWorkflow is POST /v1/workflows/{tag}:{action}. The mux takes tag and action for one segment.
+// postWorkflow is POST /v1/workflows/{tag}:{action}. For the mux, tag and action are one segment.
 func (s *httpServer) postWorkflow(c *Call) (any, error) {
 	tag, action, _ := strings.Cut(c.r.PathValue("tag"), ":")
 	actions := map[string]struct {
@@ -170,7 +167,7 @@ func (s *httpServer) postWorkflow(c *Call) (any, error) {
 	}
 	key, err := c.workflowKey(tag, chosen.required)
 	if err == nil {
-		err = c.query.end()
+		err = c.query.validate()
 	}
 	if err != nil {
 		return nil, err
@@ -178,7 +175,7 @@ func (s *httpServer) postWorkflow(c *Call) (any, error) {
 	return chosen.handle(c, key)
 }
 
-// setOwner sets the owner of a key to that of the body. A query must not name another one.
+// setOwner sets the owner of a key to that of the body, if there is one. The query must not name another one.
 func setOwner(key *agent.WorkflowKey, owner string) error {
 	if key.Owner != "" && owner != "" && key.Owner != owner {
 		return agent.Invalid("workflow_owner", "is %.140q, but the query says %.140q", owner, key.Owner)
@@ -202,7 +199,7 @@ func (s *httpServer) patchWorkflow(c *Call, key agent.WorkflowKey) (any, error) 
 		}
 		spec, path = *body.Spec, "patch_spec.operations"
 	}
-	if err := checkDocument(path, spec.Operations, '['); err != nil {
+	if err := checkJSONSize(path, spec.Operations, "[", "an array"); err != nil {
 		return nil, err
 	}
 	return s.changeWorkflow(c, agent.WorkflowPatchRequest{
@@ -226,7 +223,7 @@ func (s *httpServer) revertWorkflow(c *Call, key agent.WorkflowKey) (any, error)
 	}, body.Owner, s.cfg.Workflows.RevertWorkflow)
 }
 
-// changeWorkflow checks, makes and audits a patch or its reversal.
+// changeWorkflow completes, checks, makes and audits a patch or its reversal.
 func (s *httpServer) changeWorkflow(
 	c *Call, p agent.WorkflowPatchRequest, owner string,
 	change func(context.Context, agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error),
@@ -238,10 +235,10 @@ func (s *httpServer) changeWorkflow(
 		return nil, agent.Invalid("base_version", "want a version, got %d", p.BaseVersion)
 	}
 	p.BaseVersion, p.Idempotency, p.By = c.baseVersion(p.BaseVersion), c.idempotencyKey(), c.caller.actor(p.By)
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
-	result, err := change(c.bounded(), p)
+	result, err := change(c.callContext(), p)
 	if !p.DryRun {
 		c.caller.auditChange(agent.ActionWorkflowsWrite, p.Tag, facts{
 			"patch_id": result.PatchID, "version": result.Version, "revert_of": clip.Bytes(p.Revert, maxText),
@@ -250,21 +247,25 @@ func (s *httpServer) changeWorkflow(
 	return c.withETag(result.Version, result, err)
 }
 
+func (b *RunBody) validate() error {
+	switch {
+	case b.RunID != "" && !runIDPattern.MatchString(b.RunID):
+		return agent.Invalid("run_id", "want 1 to 128 of A-Z a-z 0-9 . _ : -")
+	case b.Version < 0:
+		return agent.Invalid("version", "want a version, got %d", b.Version)
+	case len(b.Input) > maxDefinition:
+		return agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(b.Input), maxDefinition)
+	}
+	return nil
+}
+
 func (s *httpServer) runWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
 	var body RunBody
 	if err := c.decodeIfAny(&body); err != nil {
 		return nil, err
 	}
-	if err := setOwner(&key, body.Owner); err != nil {
+	if err := cmp.Or(setOwner(&key, body.Owner), body.validate()); err != nil {
 		return nil, err
-	}
-	switch {
-	case body.RunID != "" && !runIDPattern.MatchString(body.RunID):
-		return nil, agent.Invalid("run_id", "want 1 to 128 of A-Z a-z 0-9 . _ : -")
-	case body.Version < 0:
-		return nil, agent.Invalid("version", "want a version, got %d", body.Version)
-	case len(body.Input) > maxDefinition:
-		return nil, agent.FieldErrorf(agent.CodeOverflow, "input", "is %d bytes, at most %d", len(body.Input), maxDefinition)
 	}
 	tenant := body.Context.Tenant
 	if err := c.caller.checkTenant(tenant, "context.tenant"); err != nil {
@@ -274,12 +275,12 @@ func (s *httpServer) runWorkflow(c *Call, key agent.WorkflowKey) (any, error) {
 		return nil, agent.Invalid("context.tenant", "is %.140q, but the request is made for tenant %q", tenant, key.Tenant)
 	}
 	idempotency := c.idempotencyKey()
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
 	body.Context.Tenant = key.Tenant
 	c.caller.setUser(&body.Context)
-	receipt, err := s.cfg.Runs.StartRun(c.bounded(), agent.RunRequest{
+	receipt, err := s.cfg.Runs.StartRun(c.callContext(), agent.RunRequest{
 		RunID: body.RunID, Owner: key.Owner, Tag: key.Tag, Version: body.Version, Input: body.Input, Context: body.Context,
 	}, idempotency)
 	c.caller.auditChange(agent.ActionWorkflowsRun, key.Tag, facts{"run_id": receipt.RunID}, err)

@@ -10,41 +10,42 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Workflows is the port of workflow definitions. If a key's Owner is empty, the only owner of the tag is meant: [agent.CodeConflict] with
-// Field "workflow_owner" when there are several. [agent.CodeNotFound] with Field "workflow_tag" for a definition that is unknown, deleted or
-// another tenant's, with Field "version" or "patch_id" for one that it never had.
+// Workflows is the port of workflow definitions. A key without Owner means the only owner of the tag; if there are several, the error is
+// [agent.CodeConflict] with Field "workflow_owner". The error is [agent.CodeNotFound] with Field "workflow_tag" if the definition is unknown, deleted
+// or another tenant's, and with Field "version" or "patch_id" if the definition has no such version or patch.
 type Workflows interface {
-	// Workflow returns a version of a definition, 0 for the newest.
+	// Workflow returns a version of a definition, or the newest for 0.
 	Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error)
 	// Workflows lists the newest versions by tag and owner.
 	Workflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error)
-	// WorkflowPatches lists the changes of a definition, newest first, also of one that is deleted.
+	// WorkflowPatches lists the changes of a definition, newest first. The definition may be deleted.
 	WorkflowPatches(ctx context.Context, key agent.WorkflowKey, page agent.Page) (agent.WorkflowPatchPage, error)
-	// PutWorkflow stores a whole definition. [agent.CodeConflict] with Field "base_version" when another version is the newest, here and
-	// below; with Field "workflow_tag" when p.OnlyNew and there is one; with Field "idempotency_key" when the key was used for another request.
+	// PutWorkflow stores a complete definition. Its error is [agent.CodeConflict] with Field "base_version" if another version is the newest,
+	// which holds for all changes, with Field "workflow_tag" if p.OnlyNew and the definition exists, and with Field "idempotency_key" if the
+	// key was used for another request.
 	PutWorkflow(ctx context.Context, p WorkflowPut) (agent.WorkflowPatchResult, error)
-	// PatchWorkflow changes a definition; an error names the operation or the place.
+	// PatchWorkflow changes a definition. The Field of its error names the operation or the path.
 	PatchWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error)
-	// RevertWorkflow takes back the patch r.Revert. [agent.CodeConflict] when something that it touched has changed since.
+	// RevertWorkflow reverts the patch r.Revert. Its error is [agent.CodeConflict] if an element that the patch changed has changed since.
 	RevertWorkflow(ctx context.Context, r agent.WorkflowPatchRequest) (agent.WorkflowPatchResult, error)
-	// DeleteWorkflow takes a definition out of use. Its history stays, and its runs go on.
+	// DeleteWorkflow deletes a definition. Its history stays, and its runs go on.
 	DeleteWorkflow(ctx context.Context, d WorkflowDelete) (agent.WorkflowPatchResult, error)
 }
 
-// WorkflowPut is a whole definition. Owner empty means [agent.DefaultWorkflowOwner].
+// WorkflowPut is a request to store a definition. An empty Owner means [agent.DefaultWorkflowOwner].
 type WorkflowPut struct {
 	agent.WorkflowKey
 
 	Definition  json.RawMessage
 	Description string
-	BaseVersion int64 // the version that the change is made from; 0: any
+	BaseVersion int64 // the version on which the change is based; 0: any
 	By          string
 	Idempotency string
 	DryRun      bool
-	OnlyNew     bool // conflict when there is a definition that is not deleted
+	OnlyNew     bool // refuse if the definition exists and is not deleted
 }
 
-// WorkflowDelete asks for the end of a definition.
+// WorkflowDelete is a request to delete a definition.
 type WorkflowDelete struct {
 	agent.WorkflowKey
 
@@ -54,23 +55,23 @@ type WorkflowDelete struct {
 	Idempotency string
 }
 
-// maxDefinition bounds a definition and a patch, in bytes.
+// maxDefinition is the maximum size of a definition, of a patch and of the input of a run in bytes.
 const maxDefinition = 1 << 20
 
 const pathWorkflows = "/v1/workflows"
 
 func (s *httpServer) routeWorkflows() {
-	s.route(pathWorkflows, methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getWorkflows), agent.ActionWorkflowsRead)})
+	s.route(pathWorkflows, methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.getWorkflows), agent.ActionWorkflowsRead)})
 	s.route(pathWorkflows+"/{tag}", methods{
-		http.MethodGet:    requires(s.answer(tenantAgreed, s.getWorkflow), agent.ActionWorkflowsRead),
-		http.MethodPut:    requires(s.answer(tenantAgreed, s.putWorkflow), agent.ActionWorkflowsWrite),
-		http.MethodDelete: requires(s.answer(tenantAgreed, s.deleteWorkflow), agent.ActionWorkflowsWrite),
-		http.MethodPost:   requires(s.answer(tenantAgreed, s.postWorkflow), agent.ActionWorkflowsWrite, agent.ActionWorkflowsRun),
+		http.MethodGet:    requires(s.answer(tenantUnambiguous, s.getWorkflow), agent.ActionWorkflowsRead),
+		http.MethodPut:    requires(s.answer(tenantUnambiguous, s.putWorkflow), agent.ActionWorkflowsWrite),
+		http.MethodDelete: requires(s.answer(tenantUnambiguous, s.deleteWorkflow), agent.ActionWorkflowsWrite),
+		http.MethodPost:   requires(s.answer(tenantUnambiguous, s.postWorkflow), agent.ActionWorkflowsWrite, agent.ActionWorkflowsRun),
 	})
-	s.route(pathWorkflows+"/{tag}/patches", methods{http.MethodGet: requires(s.answer(tenantAgreed, s.getPatches), agent.ActionWorkflowsRead)})
+	s.route(pathWorkflows+"/{tag}/patches", methods{http.MethodGet: requires(s.answer(tenantUnambiguous, s.getPatches), agent.ActionWorkflowsRead)})
 }
 
-// workflowKey returns the key of a definition that the caller may do a to.
+// workflowKey returns the key of a definition, if the caller may do a to it.
 func (c *Call) workflowKey(tag string, a agent.Action) (key agent.WorkflowKey, err error) {
 	if !agent.ValidName(tag) {
 		return key, agent.FieldErrorf(agent.CodeNotFound, "workflow_tag", "there is no workflow %.140q", tag)
@@ -83,10 +84,10 @@ func (c *Call) workflowKey(tag string, a agent.Action) (key agent.WorkflowKey, e
 func (s *httpServer) getWorkflows(c *Call) (any, error) {
 	q := c.query
 	list := agent.WorkflowQuery{Tenant: c.Tenant(), Owner: q.text("owner", maxText), Tag: q.text("tag", maxText), Page: q.page()}
-	if err := cmp.Or(q.end(), checkName("owner", list.Owner), checkName("tag", list.Tag)); err != nil {
+	if err := cmp.Or(q.validate(), checkName("owner", list.Owner), checkName("tag", list.Tag)); err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Workflows.Workflows(c.bounded(), list)
+	found, err := s.cfg.Workflows.Workflows(c.callContext(), list)
 	found.Workflows = orEmpty(filterAllowed(c.caller, agent.ActionWorkflowsRead, found.Workflows, func(w *agent.StoredWorkflow) string { return w.Tag }))
 	return found, err
 }
@@ -98,14 +99,14 @@ func (s *httpServer) getWorkflow(c *Call) (any, error) {
 		return nil, err
 	}
 	version := c.query.number("version")
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
-	stored, err := s.cfg.Workflows.Workflow(c.bounded(), key, version)
+	stored, err := s.cfg.Workflows.Workflow(c.callContext(), key, version)
 	return c.withETag(stored.Version, stored, err)
 }
 
-// withETag returns body and err, and sets the version as the entity tag of a response without error.
+// withETag returns body and err, and sets the header ETag to the version unless there is an error.
 func (c *Call) withETag(version int64, body any, err error) (any, error) {
 	if err == nil {
 		c.w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(version, 10)))
@@ -120,10 +121,10 @@ func (s *httpServer) getPatches(c *Call) (any, error) {
 		return nil, err
 	}
 	page := c.query.page()
-	if err := c.query.end(); err != nil {
+	if err := c.query.validate(); err != nil {
 		return nil, err
 	}
-	found, err := s.cfg.Workflows.WorkflowPatches(c.bounded(), key, page)
+	found, err := s.cfg.Workflows.WorkflowPatches(c.callContext(), key, page)
 	found.Patches = orEmpty(found.Patches)
 	return found, err
 }

@@ -12,30 +12,34 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-const mainFlow = `{"description":"watch prices","nodes":[{"id":"fetch","type":"task"}],"edges":[]}`
+const (
+	mainFlow         = `{"description":"watch prices","nodes":[{"id":"wait","type":"timer","config":{"duration":"1h"}}],"edges":[]}`
+	patchDescription = `{"operations":[{"op":"replace","path":"/description","value":"x"}]}`
+)
 
-// into decodes the body of an answer that has a status.
-func into[T any](t *testing.T, status int, a answer) (v T) {
+// decodeStatus decodes the body of a response with a status.
+func decodeStatus[T any](t *testing.T, status int, a answer) (v T) {
 	t.Helper()
 	require.Equal(t, status, a.status, "%s", a.body)
 	require.NoError(t, json.Unmarshal(a.body, &v))
 	return v
 }
 
-func refused(t *testing.T, status int, field string, a answer) {
+func requireRefusal(t *testing.T, status int, field string, a answer) {
 	t.Helper()
-	failure := into[struct{ Error agent.Failure }](t, status, a).Error
+	failure := decodeStatus[struct{ Error agent.Failure }](t, status, a).Error
 	require.Equal(t, field, failure.Field, "%s", a.body)
 }
 
 func TestWorkflows(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	put := d.send("PUT", "/v1/workflows/main?by=ops&description=first", mainFlow, "Idempotency-Key", "k1")
-	first := into[agent.WorkflowPatchResult](t, 200, put)
+	first := decodeStatus[agent.WorkflowPatchResult](t, 200, put)
 	require.Equal(t, agent.WorkflowKey{Tenant: "default", Owner: "default", Tag: "main"}, first.WorkflowKey)
 	require.Equal(t, `"1"`, put.header.Get("ETag"))
-	again := into[agent.WorkflowPatchResult](t, 200, d.send("PUT", "/v1/workflows/main", mainFlow, "Idempotency-Key", "k1"))
-	require.Equal(t, first, again, "the key reaches the runtime")
+	again := decodeStatus[agent.WorkflowPatchResult](t, 200, d.send("PUT", "/v1/workflows/main?by=ops&description=first", mainFlow, "Idempotency-Key", "k1"))
+	require.Equal(t, first, again)
+	requireRefusal(t, 409, "idempotency_key", d.send("PUT", "/v1/workflows/main", mainFlow, "Idempotency-Key", "k1"))
 
 	operations := `[{"op":"replace","path":"/description","value":"price < 500"}]`
 	for body, version := range map[string]int64{
@@ -44,43 +48,43 @@ func TestWorkflows(t *testing.T) {
 		`{"workflow_tag":"main","workflow_owner":null,"patch_spec":{"operations":` + operations + `,"description":"why"}}`:      2,
 		`{"workflow_tag":"main","workflow_owner":"default","patch_spec":{"operations":` + operations + `,"description":"why"}}`: 2,
 	} {
-		d := open(t, nil)
+		d := startGateway(t, nil)
 		d.send("PUT", "/v1/workflows/main", mainFlow)
 		a := d.send("POST", "/v1/workflows/main:patch", body, "If-Match", `"1"`)
-		require.Equal(t, version, into[agent.WorkflowPatchResult](t, 200, a).Version)
+		require.Equal(t, version, decodeStatus[agent.WorkflowPatchResult](t, 200, a).Version)
 		require.Equal(t, `"2"`, a.header.Get("ETag"))
-		got := into[agent.StoredWorkflow](t, 200, d.send("GET", "/v1/workflows/main", ""))
+		got := decodeStatus[agent.StoredWorkflow](t, 200, d.send("GET", "/v1/workflows/main", ""))
 		require.Contains(t, string(got.Definition), "500")
-		page := into[agent.WorkflowPatchPage](t, 200, d.send("GET", "/v1/workflows/main/patches?page_size=1", ""))
+		page := decodeStatus[agent.WorkflowPatchPage](t, 200, d.send("GET", "/v1/workflows/main/patches?page_size=1", ""))
 		require.Equal(t, "why", page.Patches[0].Description)
 		require.NotEmpty(t, page.Next)
 	}
 	d.send("POST", "/v1/workflows/main:patch?owner=default", `{"operations":`+operations+`}`)
-	dry := into[agent.WorkflowPatchResult](t, 200, d.send("POST", "/v1/workflows/main:revert", `{"patch_id":"patch_main_2","dry_run":true}`))
+	dry := decodeStatus[agent.WorkflowPatchResult](t, 200, d.send("POST", "/v1/workflows/main:revert", `{"patch_id":"patch_main_2","dry_run":true}`))
 	require.EqualValues(t, 3, dry.Version)
-	back := into[agent.WorkflowPatchResult](t, 200, d.send("POST", "/v1/workflows/main:revert", `{"patch_id":"patch_main_2","by":"ann"}`))
+	back := decodeStatus[agent.WorkflowPatchResult](t, 200, d.send("POST", "/v1/workflows/main:revert", `{"patch_id":"patch_main_2","by":"ann"}`))
 	require.EqualValues(t, 3, back.Version, "the dry run changed nothing")
 	a := d.send("GET", "/v1/workflows/main?version=3&owner=default", "")
-	require.JSONEq(t, mainFlow, string(into[agent.StoredWorkflow](t, 200, a).Definition))
+	require.JSONEq(t, mainFlow, string(decodeStatus[agent.StoredWorkflow](t, 200, a).Definition))
 	require.Equal(t, `"3"`, a.header.Get("ETag"))
 
 	d.send("PUT", "/v1/workflows/other?owner=ann", mainFlow, "If-None-Match", "*")
-	list := into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_size=1", ""))
+	list := decodeStatus[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_size=1", ""))
 	require.Equal(t, "main", list.Workflows[0].Tag)
-	list = into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_token="+list.Next, ""))
+	list = decodeStatus[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?page_token="+list.Next, ""))
 	require.Equal(t, "other", list.Workflows[0].Tag)
-	list = into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?owner=ann", ""))
+	list = decodeStatus[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows?owner=ann", ""))
 	require.Len(t, list.Workflows, 1)
 	require.JSONEq(t, `{"workflows":[],"next_page_token":""}`, string(d.send("GET", "/v1/workflows", "", "Turnstone-Tenant", "acme").body))
-	refused(t, 404, "workflow_tag", d.send("GET", "/v1/workflows/main", "", "Turnstone-Tenant", "acme"))
+	requireRefusal(t, 404, "workflow_tag", d.send("GET", "/v1/workflows/main", "", "Turnstone-Tenant", "acme"))
 
-	gone := into[agent.WorkflowPatchResult](t, 200, d.send("DELETE", "/v1/workflows/main?base_version=3&by=ann&description=old", ""))
+	gone := decodeStatus[agent.WorkflowPatchResult](t, 200, d.send("DELETE", "/v1/workflows/main?base_version=3&by=ann&description=old", ""))
 	require.EqualValues(t, 4, gone.Version)
-	refused(t, 404, "workflow_tag", d.send("GET", "/v1/workflows/main", ""))
+	requireRefusal(t, 404, "workflow_tag", d.send("GET", "/v1/workflows/main", ""))
 }
 
 func TestWorkflowsRefuse(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.send("PUT", "/v1/workflows/main", mainFlow)
 	d.send("PUT", "/v1/workflows/twice?owner=ann", mainFlow)
 	d.send("PUT", "/v1/workflows/twice?owner=bob", mainFlow)
@@ -97,8 +101,6 @@ func TestWorkflowsRefuse(t *testing.T) {
 		"no version":           {"GET", "/v1/workflows/main?version=9", "", nil, 404, "version"},
 		"odd version":          {"GET", "/v1/workflows/main?version=x", "", nil, 400, "version"},
 		"odd owner":            {"GET", "/v1/workflows/main?owner=a%20b", "", nil, 400, "owner"},
-		"unknown parameter":    {"GET", "/v1/workflows?onwer=x", "", nil, 400, "onwer"},
-		"tenants differ":       {"GET", "/v1/workflows?tenant=a", "", []string{"Turnstone-Tenant", "b"}, 400, "tenant"},
 		"no body":              {"PUT", "/v1/workflows/main", "", nil, 400, ""},
 		"no object":            {"PUT", "/v1/workflows/main", "[]", nil, 400, ""},
 		"a large definition":   {"PUT", "/v1/workflows/main", `{"x":"` + long + `"}`, nil, 413, ""},
@@ -107,7 +109,6 @@ func TestWorkflowsRefuse(t *testing.T) {
 		"an odd tag":           {"PUT", "/v1/workflows/main", mainFlow, []string{"If-Match", `W/"x"`}, 400, "base_version"},
 		"two bases":            {"DELETE", "/v1/workflows/main?base_version=1", "", []string{"If-Match", `"2"`}, 400, "base_version"},
 		"a long key":           {"PUT", "/v1/workflows/main", mainFlow, []string{"Idempotency-Key", strings.Repeat("x", 300)}, 400, "idempotency_key"},
-		"a misspelt dry run":   {"PUT", "/v1/workflows/main?dryrun=true", mainFlow, nil, 400, "dryrun"},
 		"no action":            {"POST", "/v1/workflows/main", "{}", nil, 404, ""},
 		"an unknown action":    {"POST", "/v1/workflows/main:burn", "{}", nil, 404, ""},
 		"no operations":        {"POST", "/v1/workflows/main:patch", "{}", nil, 400, "operations"},
@@ -122,7 +123,7 @@ func TestWorkflowsRefuse(t *testing.T) {
 		"a bad operation":      {"POST", "/v1/workflows/main:patch", `{"operations":[{"op":"remove","path":"/x"}]}`, nil, 400, "operations[0].path"},
 		"two owners":           {"POST", "/v1/workflows/main:patch?owner=ann", `{"operations":[],"workflow_owner":"bob"}`, nil, 400, "workflow_owner"},
 		"a negative base":      {"POST", "/v1/workflows/main:patch", `{"operations":[],"base_version":-1}`, nil, 400, "base_version"},
-		"an old tag to patch":  {"POST", "/v1/workflows/main:patch", `{"operations":[]}`, []string{"If-Match", `"7"`}, 409, "base_version"},
+		"an old tag to patch":  {"POST", "/v1/workflows/main:patch", patchDescription, []string{"If-Match", `"7"`}, 409, "base_version"},
 		"no patch id":          {"POST", "/v1/workflows/main:revert", "{}", nil, 400, "patch_id"},
 		"an unknown patch":     {"POST", "/v1/workflows/main:revert", `{"patch_id":"p"}`, nil, 404, "patch_id"},
 		"an odd run id":        {"POST", "/v1/workflows/main:run", `{"run_id":"a b"}`, nil, 400, "run_id"},
@@ -140,19 +141,19 @@ func TestWorkflowsRefuse(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			refused(t, c.status, c.field, d.send(c.method, c.path, c.body, c.header...))
+			requireRefusal(t, c.status, c.field, d.send(c.method, c.path, c.body, c.header...))
 		})
 	}
 	require.Equal(t, "GET, HEAD, POST, PUT, DELETE", d.send("PATCH", "/v1/workflows/main", "").header.Get("Allow"))
 	require.Equal(t, "PATCH", d.send("GET", "/v1/tools/composites/x", "").header.Get("Allow"))
-	list := into[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows", ""))
+	list := decodeStatus[agent.WorkflowPage](t, 200, d.send("GET", "/v1/workflows", ""))
 	for _, w := range list.Workflows {
 		require.EqualValues(t, 1, w.Version, "nothing was changed")
 	}
 }
 
 func TestRuns(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.send("PUT", "/v1/workflows/main", mainFlow, "Turnstone-Tenant", "acme")
 	d.send("PUT", "/v1/workflows/main", mainFlow)
 	a := d.send("POST", "/v1/workflows/main:run", `{"input":{"price":1.50},"context":{"user_id":"u1"}}`, "Idempotency-Key", "k1", "Turnstone-Tenant", "acme")
@@ -161,39 +162,39 @@ func TestRuns(t *testing.T) {
 	require.JSONEq(t, `{"run_id":"run-1","workflow_id":"workflow/acme/default/main/run-1","workflow_owner":"default","workflow_tag":"main"}`, string(a.body))
 	a = d.send("POST", "/v1/workflows/main:run", "", "Idempotency-Key", "k1", "Turnstone-Tenant", "acme")
 	require.Contains(t, string(a.body), `"joined":true`)
-	into[struct{}](t, 202, d.send("POST", "/v1/workflows/main:run", `{"run_id":"nightly:7","version":1}`))
+	decodeStatus[struct{}](t, 202, d.send("POST", "/v1/workflows/main:run", `{"run_id":"nightly:7","version":1}`))
 
 	a = d.send("GET", "/v1/runs/run-1", "")
-	run := into[agent.Run](t, 200, a)
+	run := decodeStatus[agent.Run](t, 200, a)
 	require.Equal(t, "acme u1 running", strings.Join([]string{run.Tenant, run.UserID, string(run.Status)}, " "))
 	require.Contains(t, string(a.body), `"input":{"price":1.50}`)
 	require.Contains(t, string(a.body), `"steps":[]`)
-	refused(t, 404, "run_id", d.send("GET", "/v1/runs/run-1", "", "Turnstone-Tenant", "evil"))
-	page := into[agent.RunPage](t, 200, d.send("GET", "/v1/runs?tag=main&status=running", ""))
+	requireRefusal(t, 404, "run_id", d.send("GET", "/v1/runs/run-1", "", "Turnstone-Tenant", "evil"))
+	page := decodeStatus[agent.RunPage](t, 200, d.send("GET", "/v1/runs?tag=main&status=running", ""))
 	require.Len(t, page.Runs, 1, "of the tenant")
 	require.Equal(t, "nightly:7", page.Runs[0].RunID)
 
 	require.JSONEq(t, `{"run_id":"nightly:7"}`, string(d.send("POST", "/v1/runs/nightly:7/cancel", `{"reason":"wrong"}`).body))
-	refused(t, 409, "", d.send("POST", "/v1/runs/nightly:7/cancel", ""))
-	refused(t, 404, "run_id", d.send("POST", "/v1/runs/run-1/cancel", "", "Turnstone-Tenant", "evil"))
+	requireRefusal(t, 409, "", d.send("POST", "/v1/runs/nightly:7/cancel", ""))
+	requireRefusal(t, 404, "run_id", d.send("POST", "/v1/runs/run-1/cancel", "", "Turnstone-Tenant", "evil"))
 	require.JSONEq(t, `{"runs":[],"next_page_token":""}`, string(d.send("GET", "/v1/runs?status=running", "").body))
 }
 
 func TestComposites(t *testing.T) {
-	d := open(t, nil)
+	d := startGateway(t, nil)
 	d.rt.Promoted = []agent.Composite{
 		{ID: "c1", Tenant: "default", Name: "one", Enabled: true, CreatedAt: gatewaytest.Epoch(), Parameters: json.RawMessage(`{}`)},
 		{ID: "c2", Tenant: "default", Name: "two"},
 		{ID: "c3", Tenant: "acme", Name: "three"},
 	}
-	list := into[struct{ Composites []agent.Composite }](t, 200, d.send("GET", "/v1/tools/composites", ""))
+	list := decodeStatus[struct{ Composites []agent.Composite }](t, 200, d.send("GET", "/v1/tools/composites", ""))
 	require.Len(t, list.Composites, 2)
-	changed := into[agent.Composite](t, 200, d.send("PATCH", "/v1/tools/composites/one", `{"name":"first","enabled":false}`))
+	changed := decodeStatus[agent.Composite](t, 200, d.send("PATCH", "/v1/tools/composites/one", `{"name":"first","enabled":false}`))
 	require.Equal(t, "first", changed.Name)
 	require.False(t, changed.Enabled)
-	changed = into[agent.Composite](t, 200, d.send("PATCH", "/v1/tools/composites/c1", `{"description":"x"}`))
+	changed = decodeStatus[agent.Composite](t, 200, d.send("PATCH", "/v1/tools/composites/c1", `{"description":"x"}`))
 	require.Equal(t, "x", changed.Description)
-	refused(t, 409, "name", d.send("PATCH", "/v1/tools/composites/first", `{"name":"two"}`))
-	refused(t, 404, "composite", d.send("PATCH", "/v1/tools/composites/three", `{"enabled":true}`))
+	requireRefusal(t, 409, "name", d.send("PATCH", "/v1/tools/composites/first", `{"name":"two"}`))
+	requireRefusal(t, 404, "composite", d.send("PATCH", "/v1/tools/composites/three", `{"enabled":true}`))
 	require.JSONEq(t, `{"composites":[]}`, string(d.send("GET", "/v1/tools/composites", "", "Turnstone-Tenant", "none").body))
 }

@@ -13,7 +13,7 @@ import (
 
 const flowYAML = `description: watch prices
 nodes:
-  - {id: fetch, type: task, config: {action: pipeline}}
+  - {id: fetch, type: task, config: {action: pipeline, pipeline: [{step: sort}]}}
   - {id: check, type: condition, expr: price < 500}
 edges:
   - {from: fetch, to: check}
@@ -42,7 +42,7 @@ func TestWorkflows(t *testing.T) {
 		commandLine{flowYAML, []string{"put", "main", "-f", "-", "--by", "ann", "--description", "first"}, 0},
 		line(0, "list"),
 		line(0, "patch", "main", "--op", `replace /description "cheap < flights"`, "--description", "shorter", "--base-version", "1"),
-		line(0, "patch", "main", "-f", "ops.yaml", "--op", "move /a /b", "--dry-run"),
+		line(0, "patch", "main", "-f", "ops.yaml", "--op", "move /nodes/0 /nodes/1", "--dry-run"),
 		line(exitUsage, "patch", "main", "--op", `test /description "x"`, "--base-version", "1"),
 		line(exitUsage, "patch", "main", "--op", "remove /nodes/9"),
 		line(0, "revert", "main", "patch_main_2", "--by", "bob"),
@@ -71,7 +71,8 @@ func TestWorkflows(t *testing.T) {
 // The output of get is valid input of put, and does not change the definition.
 func TestWorkflowsGetAndPut(t *testing.T) {
 	b := setup(t)
-	definition := `{"nodes":[{"id":"a","type":"condition","expr":"x < 1 && y == \"no\""}],"edges":[],"n":[1.5,12345678901,true,null,"on","2026-01-01"]}`
+	definition := `{"nodes":[{"id":"a","type":"condition","expr":"x < 1 && y == \"no\""}],"edges":[],` +
+		`"schedules":[{"id":"s","interval_sec":60,"input":[1.5,12345678901,true,null,"on","2026-01-01"]}]}`
 	require.Equal(t, 0, b.run(strings.NewReader(definition), "workflows", "put", "main", "-f", "-"))
 	b.show(0, "workflows", "get", "main")
 	text := b.screen.out()
@@ -103,12 +104,12 @@ func TestWorkflowsPutWhatIsStored(t *testing.T) {
 	require.Contains(t, run(exitUsage, text, "put", "main", "-f", "-"), "base_version", "version 1 is old")
 	run(exitUsage, text, "put", "main", "-f", "-", "--base-version", "7")
 	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "0"), "version 3")
-	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--base-version", "3"), "of owner ann: version 4")
+	require.Contains(t, run(0, changed, "put", "main", "-f", "-", "--base-version", "3"), "of owner ann: version 4")
 	_, text = stored("main")
 	require.Contains(t, run(0, text, "put", "copy", "-f", "-"), "copy of owner default: version 1", "the definition of another tag")
 	require.Contains(t, run(0, text, "put", "main", "-f", "-", "--owner", "bob"), "main of owner bob: version 1", "the definition of another owner")
 	copied, _ := stored("copy")
-	require.JSONEq(t, string(before.Definition), string(copied.Definition))
+	require.JSONEq(t, string(after.Definition), string(copied.Definition))
 }
 
 func TestReadOperation(t *testing.T) {

@@ -348,7 +348,8 @@ func catalog() []exchange {
 }
 
 func workflows() []exchange {
-	definition := `{"description":"d","nodes":[{"id":"a","type":"agent","config":{"agent":"analyst"}}],"edges":[{"from":"a","to":"a","condition":"true"}]}`
+	definition := `{"description":"d","nodes":[{"id":"a","type":"condition","expr":"price < 500"},{"id":"b","type":"agent","config":{"agent":"analyst","message":"go"}}],` +
+		`"edges":[{"from":"a","to":"b","condition":"true"}]}`
 	return []exchange{
 		{method: "PUT", path: "/v1/workflows/main", body: definition, header: []string{"If-None-Match", "*", "Idempotency-Key", "w1"}, status: 200},
 		{method: "PUT", path: "/v1/workflows/main?base_version=9", body: definition, status: 409},
@@ -359,7 +360,7 @@ func workflows() []exchange {
 		{method: "POST", path: "/v1/workflows/main:patch", body: `{"operations":[{"op":"replace","path":"/description","value":"e"}],"by":"ann"}`, header: []string{"If-Match", `"1"`}, status: 200},
 		{method: "POST", path: "/v1/workflows/main:patch", body: `{"patch_spec":{"operations":[{"op":"add","path":"/description","value":"f"}],"description":"why"}}`, status: 200},
 		{method: "POST", path: "/v1/workflows/main:patch", body: `{"operations":{}}`, status: 400, refused: true},
-		{method: "POST", path: "/v1/workflows/main:revert", body: `{"patch_id":"patch_main_2"}`, status: 200},
+		{method: "POST", path: "/v1/workflows/main:revert", body: `{"patch_id":"patch_main_3"}`, status: 200},
 		{method: "POST", path: "/v1/workflows/main:revert", body: `{"patch_id":"unknown"}`, status: 404},
 		{method: "GET", path: "/v1/workflows/main/patches", status: 200, contains: "revert_of"},
 		{method: "POST", path: "/v1/workflows/main:run", body: `{"input":{"a":1},"run_id":"run-1"}`, status: 202},

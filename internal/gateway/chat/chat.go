@@ -93,7 +93,7 @@ func (d *Door) postChat(w http.ResponseWriter, r *http.Request, v *gateway.Call)
 // answer waits for the turn and gives a completed answer to copyText. A turn that waits for a person, or longer than anybody waits, goes on
 // behind a 202.
 func (d *Door) answer(r *http.Request, v *gateway.Call, receipt agent.Receipt, copyText func(string)) error {
-	ctx, cancel := v.WhileOpen(r.Context())
+	ctx, cancel := v.StreamContext(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, v.Limits().WaitTimeout)
 	defer cancelWait()

@@ -9,28 +9,28 @@ import (
 	"github.com/turnstone-run/turnstone/internal/access"
 )
 
-// Credentials are principals by the bearer token or API key that each is known by, or by the common name of its certificate after "cn:".
+// Credentials are principals by their bearer token or API key, or by "cn:" and the common name of their certificate.
 type Credentials map[string]agent.Principal
 
 // Authenticate implements [access.Authenticator].
-func (c Credentials) Authenticate(_ context.Context, given access.Credentials) (agent.Principal, error) {
-	for _, text := range []string{given.Bearer, given.Key} {
+func (c Credentials) Authenticate(_ context.Context, sent access.Credentials) (agent.Principal, error) {
+	for _, text := range []string{sent.Bearer, sent.Key} {
 		if p, ok := c[text]; ok && text != "" {
 			return p, nil
 		}
 	}
-	if given.Given() {
+	if sent.Given() {
 		return agent.Principal{}, access.Refused("the credential is not valid")
 	}
-	for _, leaf := range given.Certificates {
+	for _, leaf := range sent.Certificates {
 		if p, ok := c["cn:"+leaf.Subject.CommonName]; ok {
 			return p, nil
 		}
 	}
-	return agent.Principal{}, access.Refused("the certificate is nobody's")
+	return agent.Principal{}, access.Refused("the certificate is not known")
 }
 
-// Caller makes a principal of a tenant that may do what scopes allow.
+// Caller returns a principal with an API key.
 func Caller(tenant, subject string, scopes ...string) agent.Principal {
 	return agent.Principal{Method: agent.MethodKey, Tenant: tenant, Subject: subject, Scopes: scopes, Credential: "key/" + tenant + "-" + subject}
 }
@@ -49,14 +49,14 @@ func (t *Trail) Record(r agent.AuditRecord) {
 	t.records = append(t.records, r)
 }
 
-// Records returns what was recorded.
+// Records returns all records.
 func (t *Trail) Records() []agent.AuditRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.records)
 }
 
-// List implements [gateway.Audit]; of the filters it knows tenant, outcome and before.
+// List implements [gateway.Audit]. It knows the filters tenant, outcome and before.
 func (t *Trail) List(_ context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
 	var page agent.AuditPage
 	for _, r := range slices.Backward(t.Records()) {

@@ -7,20 +7,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ask notes an approval that an event asks for.
-func (rt *Runtime) ask(id agent.TurnID, t *turn, a agent.Approval) {
-	created := Epoch()
-	a.TurnID, a.SessionID, a.Tenant, a.Agent, a.CreatedAt = id, t.request.SessionID, t.request.Context.Tenant, "analyst", &created
+// addApproval stores the approval that an event requests. rt.mu is locked.
+func (rt *Runtime) addApproval(id agent.TurnID, t *turn, a agent.Approval) {
+	a.TurnID, a.SessionID, a.Tenant, a.Agent, a.CreatedAt = id, t.request.SessionID, t.request.Context.Tenant, "analyst", new(Epoch())
 	rt.approvals = append(rt.approvals, a)
 }
 
-// resolve notes a decision that an event tells of.
-func (rt *Runtime) resolve(id agent.TurnID, decided *agent.Approval) {
-	at := Epoch()
+// resolveApproval stores the decision of an event. rt.mu is locked.
+func (rt *Runtime) resolveApproval(id agent.TurnID, decided *agent.Approval) {
 	for i := range rt.approvals {
 		a := &rt.approvals[i]
 		if a.TurnID == id && a.ApprovalID == decided.ApprovalID {
-			a.Decision, a.By, a.Message, a.DecidedAt = decided.Decision, decided.By, decided.Message, &at
+			a.Decision, a.By, a.Message, a.DecidedAt = decided.Decision, decided.By, decided.Message, new(Epoch())
 		}
 	}
 }
@@ -39,10 +37,10 @@ func (rt *Runtime) Approvals(_ context.Context, q agent.ApprovalQuery) (agent.Ap
 	var page agent.ApprovalPage
 	for i := from; i < len(rt.approvals); i++ {
 		a := rt.approvals[i]
-		decided := a.Decision != ""
+		isDecided := a.Decision != ""
 		switch {
 		case a.Tenant != q.Tenant, q.TurnID != "" && a.TurnID != q.TurnID, q.SessionID != "" && a.SessionID != q.SessionID,
-			q.State == "pending" && (decided || rt.turns[a.TurnID].output != nil), q.State == "decided" && !decided:
+			q.State == "pending" && (isDecided || rt.turns[a.TurnID].output != nil), q.State == "decided" && !isDecided:
 			continue
 		}
 		if len(page.Approvals) == q.Limit {

@@ -10,51 +10,51 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Catalog is a catalog in memory. Set its fields before it is used; after that it changes by Apply, Publish and [Catalog.Change]. The
-// first revision is 1. It checks nothing: faults come from Refuse.
+// Catalog is a catalog in memory that does not check documents. Set its fields before it is used; later only Apply, Publish and [Catalog.Change] may
+// change it. The first revision is 1.
 type Catalog struct {
 	NodeList     []agent.NodeInfo
-	AgentList    []agent.AgentInfo // an empty Tenant is the default one
+	AgentList    []agent.AgentInfo // an empty Tenant means the default tenant
 	DocumentList []agent.Document
-	Entries      []agent.AuditEntry // newest first; Apply puts its own before them
+	Entries      []agent.AuditEntry // newest first
 	Sources      []agent.SourceStatus
-	Plans        map[string][]byte // canonical JSON by hash; an agent's is that of its PlanHash
+	Plans        map[string][]byte // canonical JSON by hash
 
-	// Refuse may refuse a change, for example with [agent.Faults]. It sees dry runs too.
+	// Refuse, if not nil, is called before each change, including dry runs; its error refuses the change.
 	Refuse func(r agent.ApplyRequest) error
-	// Decide answers Route; nil names the first agent of the tenant.
+	// Decide, if not nil, is the implementation of Route. Otherwise Route chooses the first agent of the tenant.
 	Decide func(r agent.RouteContext) (agent.RouteDecision, error)
 
-	Empty bool // nothing was applied yet: the first revision is 0, not 1
+	Empty bool // the first revision is 0: nothing was applied
 
-	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced whenever the revision moves; nil until somebody watches
-	behind   int64         // revisions behind the first
-	log      []change
-	oldest   int64 // a watcher that has seen less begins with a snapshot
-	watching int
-	applied  []agent.ApplyRequest
+	mu             sync.Mutex
+	changed        chan struct{} // closed and replaced at every change; nil until the first Watch
+	changes        int64         // the number of changes
+	log            []change
+	oldestRevision int64 // a Watch after an older one begins with a snapshot
+	watchers       int
+	applied        []agent.ApplyRequest
 }
 
-// change is what one revision did to nodes and agents.
+// change has the changed nodes and agents of a revision.
 type change struct {
 	revision int64
 	event    agent.CatalogEvent
 }
 
-// Applied returns the requests that reached Apply.
+// Applied returns the requests of all calls of Apply.
 func (c *Catalog) Applied() []agent.ApplyRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.applied)
 }
 
-// revision is the newest one; the lock is held.
+// revision returns the newest revision. c.mu is locked.
 func (c *Catalog) revision() int64 {
 	if c.Empty {
-		return c.behind
+		return c.changes
 	}
-	return c.behind + 1
+	return c.changes + 1
 }
 
 // ListNodes implements [gateway.Agents].
@@ -62,7 +62,7 @@ func (c *Catalog) ListNodes(_ context.Context, q agent.NodeQuery) (agent.NodePag
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := filter(c.NodeList, func(n *agent.NodeInfo) bool {
-		return (q.Type == "" || q.Type == n.Type) && (q.NodeID == "" || q.NodeID == n.NodeID) && labelled(n.Labels, q.Labels)
+		return (q.Type == "" || q.Type == n.Type) && (q.NodeID == "" || q.NodeID == n.NodeID) && hasLabels(n.Labels, q.Labels)
 	})
 	nodes, next, err := pageOf(found, q.Page)
 	return agent.NodePage{Nodes: nodes, Next: next, Revision: c.revision()}, err
@@ -73,7 +73,7 @@ func (c *Catalog) ListAgents(_ context.Context, q agent.AgentQuery) (agent.Agent
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found := filter(c.AgentList, func(a *agent.AgentInfo) bool {
-		return sees(q.Tenant, a.Tenant) && (q.NodeID == "" || q.NodeID == a.NodeID) && labelled(a.Labels, q.Labels) &&
+		return isVisible(q.Tenant, a.Tenant) && (q.NodeID == "" || q.NodeID == a.NodeID) && hasLabels(a.Labels, q.Labels) &&
 			(q.Tool == "" || slices.ContainsFunc(a.Tools, func(t agent.ToolInfo) bool { return t.Name == q.Tool }))
 	})
 	agents, next, err := pageOf(found, q.Page)
@@ -141,10 +141,10 @@ func (c *Catalog) plan(hash string) ([]byte, error) {
 	return body, nil
 }
 
-// agent returns the agent that a tenant means by a name; the lock is held.
+// agent returns the agent with a name that a tenant sees, nil if there is none. c.mu is locked.
 func (c *Catalog) agent(tenant, name string) *agent.AgentInfo {
 	for i := range c.AgentList {
-		if a := &c.AgentList[i]; a.Name == name && sees(tenant, a.Tenant) {
+		if a := &c.AgentList[i]; a.Name == name && isVisible(tenant, a.Tenant) {
 			return a
 		}
 	}
@@ -160,7 +160,7 @@ func (c *Catalog) Publish(_ context.Context, tenant, name, _ string) (agent.Agen
 		return agent.AgentInfo{}, agent.FieldErrorf(agent.CodeNotFound, "agent", "there is no agent %q", name)
 	}
 	c.publish(a)
-	c.move(agent.CatalogEvent{Agents: []agent.AgentInfo{*a}})
+	c.commit(agent.CatalogEvent{Agents: []agent.AgentInfo{*a}})
 	return *a, nil
 }
 
@@ -186,7 +186,7 @@ func (c *Catalog) Route(_ context.Context, r agent.RouteContext) (agent.RouteDec
 		return d, nil
 	}
 	for i := range c.AgentList {
-		if sees(r.Tenant, c.AgentList[i].Tenant) {
+		if isVisible(r.Tenant, c.AgentList[i].Tenant) {
 			d.Agent, d.Reason = c.AgentList[i].Name, agent.RouteDefault
 			return d, nil
 		}
@@ -194,15 +194,15 @@ func (c *Catalog) Route(_ context.Context, r agent.RouteContext) (agent.RouteDec
 	return d, agent.FieldErrorf(agent.CodeNotFound, "agent", "no rule matches, and there is no default agent")
 }
 
-// sees reports whether a tenant's queries find what belongs to owner.
-func sees(tenant, owner string) bool {
+// isVisible reports whether a tenant sees the agents of an owner.
+func isVisible(tenant, owner string) bool {
 	tenant, owner = cmp.Or(tenant, agent.DefaultTenant), cmp.Or(owner, agent.DefaultTenant)
 	return tenant == agent.SharedTenant || owner == agent.SharedTenant || tenant == owner
 }
 
-func labelled(has, wants map[string]string) bool {
-	for key, value := range wants {
-		if got, ok := has[key]; !ok || got != value {
+func hasLabels(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if got, ok := labels[key]; !ok || got != value {
 			return false
 		}
 	}
@@ -219,7 +219,7 @@ func filter[T any](all []T, keep func(*T) bool) []T {
 	return kept
 }
 
-// pageOf returns a page of a list and the token of the next one, which is the number of entries before it.
+// pageOf returns a page of a list and the token of the next page, which is the number of entries before that page.
 func pageOf[T any](all []T, p agent.Page) ([]T, string, error) {
 	from := 0
 	if p.Token != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// head is what the fake reads of a document.
-type head struct {
+// documentHead has the members of a document that the fake reads.
+type documentHead struct {
 	Kind        agent.Kind        `json:"kind"`
 	Tenant      string            `json:"tenant"`
 	Name        string            `json:"name"`
@@ -30,7 +30,7 @@ type head struct {
 	Models      []string          `json:"models"`
 }
 
-// Apply implements [gateway.Documents]. Nodes and agents appear in the lists with what the fake reads of their documents.
+// Apply implements [gateway.Documents].
 func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyResult, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,55 +40,66 @@ func (c *Catalog) Apply(_ context.Context, r agent.ApplyRequest) (agent.ApplyRes
 			return agent.ApplyResult{}, err
 		}
 	}
-	wanted, heads, err := parse(r.Files)
+	changes, event, err := c.planChanges(&r)
 	if err != nil {
 		return agent.ApplyResult{}, err
 	}
-	out := agent.ApplyResult{Revision: c.revision(), DryRun: r.DryRun}
-	var event agent.CatalogEvent
-	for i := range wanted {
-		d := &wanted[i]
+	effective := slices.DeleteFunc(slices.Clone(changes), func(d agent.DocumentChange) bool { return d.Action == agent.ActionUnchanged })
+	if !r.DryRun && len(effective) > 0 {
+		c.commit(event)
+		c.store(effective, &r)
+	}
+	return agent.ApplyResult{Revision: c.revision(), DryRun: r.DryRun, Changes: changes}, nil
+}
+
+// planChanges returns the changes of documents, and of nodes and agents, that a request asks for. c.mu is locked.
+func (c *Catalog) planChanges(r *agent.ApplyRequest) (changes []agent.DocumentChange, event agent.CatalogEvent, err error) {
+	documents, heads, err := parse(r.Files)
+	if err != nil {
+		return nil, event, err
+	}
+	for i := range documents {
+		d := &documents[i]
 		change := agent.DocumentChange{DocumentKey: d.DocumentKey, Action: agent.ActionCreated, After: d.Body}
-		if known := c.find(d.DocumentKey); known != nil {
-			if (r.BaseRevision > 0 || r.FromEmpty) && known.Revision > r.BaseRevision {
-				return agent.ApplyResult{}, conflict(known)
+		if existing := c.find(d.DocumentKey); existing != nil {
+			if err := checkBase(existing, r); err != nil {
+				return nil, event, err
 			}
-			change.Action, change.Before = agent.ActionUpdated, known.Body
-			if bytes.Equal(known.Body, d.Body) {
+			change.Action, change.Before = agent.ActionUpdated, existing.Body
+			if bytes.Equal(existing.Body, d.Body) {
 				change.Action = agent.ActionUnchanged
 			}
 		}
-		out.Changes = append(out.Changes, change)
+		changes = append(changes, change)
 		if change.Action != agent.ActionUnchanged {
-			c.appear(&event, &heads[i], r.Publish)
+			c.addToEvent(&event, &heads[i], r.Publish)
 		}
 	}
-	gone := slices.Clone(r.Delete)
-	for i := range c.DocumentList {
-		d := &c.DocumentList[i]
-		same := func(o agent.Document) bool { return o.DocumentKey == d.DocumentKey }
-		if r.Prune && d.Source == r.Source && !slices.ContainsFunc(wanted, same) {
-			gone = append(gone, d.DocumentKey)
+	for _, key := range append(slices.Clone(r.Delete), c.prunedKeys(r, documents)...) {
+		existing := c.find(key)
+		if existing == nil {
+			return nil, event, agent.Errorf(agent.CodeNotFound, "", "there is no %s", key)
 		}
-	}
-	for _, key := range gone {
-		known := c.find(key)
-		if known == nil {
-			return agent.ApplyResult{}, agent.Errorf(agent.CodeNotFound, "", "there is no %s", key)
+		if err := checkBase(existing, r); err != nil {
+			return nil, event, err
 		}
-		if (r.BaseRevision > 0 || r.FromEmpty) && known.Revision > r.BaseRevision {
-			return agent.ApplyResult{}, conflict(known)
-		}
-		out.Changes = append(out.Changes, agent.DocumentChange{DocumentKey: key, Action: agent.ActionDeleted, Before: known.Body})
+		changes = append(changes, agent.DocumentChange{DocumentKey: key, Action: agent.ActionDeleted, Before: existing.Body})
 		event.Removed = append(event.Removed, agent.RemovedEntry(key))
 	}
-	if r.DryRun || !slices.ContainsFunc(out.Changes, func(d agent.DocumentChange) bool { return d.Action != agent.ActionUnchanged }) {
-		return out, nil
+	return changes, event, nil
+}
+
+// prunedKeys returns the keys of the source's documents that a request with Prune does not hold.
+func (c *Catalog) prunedKeys(r *agent.ApplyRequest, documents []agent.Document) []agent.DocumentKey {
+	var keys []agent.DocumentKey
+	for i := range c.DocumentList {
+		d := &c.DocumentList[i]
+		isSame := func(other agent.Document) bool { return other.DocumentKey == d.DocumentKey }
+		if r.Prune && d.Source == r.Source && !slices.ContainsFunc(documents, isSame) {
+			keys = append(keys, d.DocumentKey)
+		}
 	}
-	c.move(event)
-	out.Revision = c.revision()
-	c.store(out.Changes, &r)
-	return out, nil
+	return keys
 }
 
 // CompileDraft implements [gateway.Documents].
@@ -110,8 +121,12 @@ func (c *Catalog) CompileDraft(_ context.Context, _, text string, allow func(age
 	return agent.Draft{Text: text, Agent: documents[0].Name, PlanHash: "sha256:draft"}, nil
 }
 
-func conflict(d *agent.Document) error {
-	return agent.Errorf(agent.CodeConflict, "", "%s changed at revision %d", d.DocumentKey, d.Revision)
+// checkBase returns an error if a document has changed after the base revision of a request.
+func checkBase(d *agent.Document, r *agent.ApplyRequest) error {
+	if (r.BaseRevision > 0 || r.FromEmpty) && d.Revision > r.BaseRevision {
+		return agent.Errorf(agent.CodeConflict, "", "%s changed at revision %d", d.DocumentKey, d.Revision)
+	}
+	return nil
 }
 
 func (c *Catalog) find(key agent.DocumentKey) *agent.Document {
@@ -123,20 +138,17 @@ func (c *Catalog) find(key agent.DocumentKey) *agent.Document {
 	return nil
 }
 
-// store takes the changes into documents and history at the newest revision.
+// store changes the documents and the history. c.mu is locked.
 func (c *Catalog) store(changes []agent.DocumentChange, r *agent.ApplyRequest) {
 	var entries []agent.AuditEntry
 	for _, change := range changes {
-		if change.Action == agent.ActionUnchanged {
-			continue
-		}
-		is := func(d *agent.Document) bool { return d.DocumentKey == change.DocumentKey }
+		hasKey := func(d *agent.Document) bool { return d.DocumentKey == change.DocumentKey }
 		if change.Action == agent.ActionDeleted {
-			c.DocumentList = filter(c.DocumentList, func(d *agent.Document) bool { return !is(d) })
+			c.DocumentList = filter(c.DocumentList, func(d *agent.Document) bool { return !hasKey(d) })
 		} else {
-			c.DocumentList = put(c.DocumentList, agent.Document{
+			c.DocumentList = replaceOrAppend(c.DocumentList, agent.Document{
 				DocumentKey: change.DocumentKey, Body: change.After, Revision: c.revision(), Source: r.Source, UpdatedAt: Epoch(), UpdatedBy: r.By,
-			}, is)
+			}, hasKey)
 		}
 		entries = append(entries, agent.AuditEntry{
 			DocumentChange: change, Revision: c.revision(), At: Epoch(), By: r.By, Source: r.Source, Comment: r.Comment,
@@ -145,8 +157,8 @@ func (c *Catalog) store(changes []agent.DocumentChange, r *agent.ApplyRequest) {
 	c.Entries = append(entries, c.Entries...)
 }
 
-// appear adds the node or agent of a document to an event.
-func (c *Catalog) appear(e *agent.CatalogEvent, h *head, publish bool) {
+// addToEvent adds the node or agent of a document to an event.
+func (c *Catalog) addToEvent(e *agent.CatalogEvent, h *documentHead, publish bool) {
 	next := c.revision() + 1
 	switch h.Kind {
 	case agent.KindNode:
@@ -167,16 +179,16 @@ func (c *Catalog) appear(e *agent.CatalogEvent, h *head, publish bool) {
 	}
 }
 
-// parse reads YAML streams and JSON, one document of which may be an array of documents.
-func parse(files []agent.ManifestFile) ([]agent.Document, []head, error) {
+// parse reads the documents of YAML streams and JSON, in which a document may be an array of documents.
+func parse(files []agent.ManifestFile) ([]agent.Document, []documentHead, error) {
 	var documents []agent.Document
-	var heads []head
+	var heads []documentHead
 	add := func(value any) error {
 		body, err := json.Marshal(value)
 		if err != nil {
 			return err
 		}
-		var h head
+		var h documentHead
 		if err := json.Unmarshal(body, &h); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package gatewaytest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -10,36 +11,35 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// rowsOf is a stored dataset.
-type rowsOf struct {
+type tenantDataset struct {
 	tenant string
 	open   func(ctx context.Context) (io.ReadCloser, error)
 }
 
-// StoreRows makes the rows of a reference or id available to a tenant, in the form of a JSON document.
+// StoreRows stores the rows of a reference or id for a tenant, as a JSON document.
 func (rt *Runtime) StoreRows(tenant, ref, document string) {
 	rt.StoreStream(tenant, ref, func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(document)), nil })
 }
 
-// StoreStream is StoreRows for a dataset that is made while it is read.
+// StoreStream is StoreRows for a dataset that is generated while it is read.
 func (rt *Runtime) StoreStream(tenant, ref string, open func(ctx context.Context) (io.ReadCloser, error)) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.datasets[ref] = rowsOf{tenant, open}
+	rt.datasets[ref] = tenantDataset{tenant, open}
 }
 
 // Dataset implements [gateway.Results].
 func (rt *Runtime) Dataset(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	rt.mu.Lock()
-	rows, ok := rt.datasets[rt.jobResult(ref)]
+	d, ok := rt.datasets[rt.resultRef(ref)]
 	rt.mu.Unlock()
-	if !ok || (tenant != agent.AnyTenant && tenant != rows.tenant) {
+	if !ok || (tenant != agent.AnyTenant && tenant != d.tenant) {
 		return nil, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
 	}
-	return rows.open(ctx)
+	return d.open(ctx)
 }
 
-// ResultMetadata implements [gateway.Results]: every turn has called one tool, whose answer was cached.
+// ResultMetadata implements [gateway.Results]. Every turn has called one tool, with a cached result.
 func (rt *Runtime) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error) {
 	v, err := rt.Turn(ctx, tenant, id)
 	switch {
@@ -54,18 +54,18 @@ func (rt *Runtime) ResultMetadata(ctx context.Context, tenant string, id agent.T
 	}, nil
 }
 
-// resultPrefix begins the reference of every turn's result.
+// resultPrefix is the beginning of the reference of every turn's result.
 const resultPrefix = "artifact://result-of-"
 
-// Store makes a result available under a reference.
+// Store stores a result under a reference. It belongs to all tenants unless it is a turn's.
 func (rt *Runtime) Store(ref string, document []byte) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	rt.results[ref] = document
 }
 
-// jobResult is the reference of a job's result, and any other as it is.
-func (rt *Runtime) jobResult(ref string) string {
+// resultRef returns the reference for a job id, and other references unchanged. rt.mu is locked.
+func (rt *Runtime) resultRef(ref string) string {
 	for id, t := range rt.turns {
 		if t.request.Context.Metadata[agent.MetaJobID] == ref && ref != "" {
 			return resultPrefix + string(id)
@@ -78,19 +78,16 @@ func (rt *Runtime) jobResult(ref string) string {
 func (rt *Runtime) Result(_ context.Context, tenant, ref string) (gateway.ResultView, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	asked := ref
-	ref = rt.jobResult(ref)
-	document, ok := rt.results[ref]
-	if t := rt.turns[agent.TurnID(strings.TrimPrefix(ref, resultPrefix))]; t != nil && tenant != agent.AnyTenant {
-		ok = ok && tenant == t.request.Context.Tenant // what is stored by hand is everybody's
+	v := gateway.ResultView{Ref: rt.resultRef(ref)}
+	document, ok := rt.results[v.Ref]
+	id := agent.TurnID(strings.TrimPrefix(v.Ref, resultPrefix))
+	if t := rt.turns[id]; t != nil {
+		v.TurnID = id
+		ok = ok && (tenant == agent.AnyTenant || tenant == t.request.Context.Tenant)
 	}
 	if !ok {
-		ref = asked
 		return gateway.ResultView{}, agent.Errorf(agent.CodeNotFound, "", "no result %q", ref)
 	}
-	v := gateway.ResultView{Ref: ref, Size: int64(len(document)), Body: io.NopCloser(strings.NewReader(string(document)))}
-	if id := agent.TurnID(strings.TrimPrefix(ref, resultPrefix)); rt.turns[id] != nil {
-		v.TurnID = id
-	}
+	v.Size, v.Body = int64(len(document)), io.NopCloser(bytes.NewReader(document))
 	return v, nil
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// Erasures keeps erasures in memory, for requests that come one after the other. Ids count from e1; an erasure ends when it is looked at for the
-// second time. It implements [gateway.Erasures].
+// Erasures is a [gateway.Erasures] in memory. Its ids are e1, e2 and so on. An erasure ends at the second Get. It is not safe for concurrent use.
 type Erasures struct {
-	Ends  map[string]erasure.Status // by id; the others are completed
+	Ends  map[string]erasure.Status // the final status by id; default: completed
 	Asked []erasure.Request
 	Kept  []erasure.Erasure
-	Calls []string
+	Calls []string // the method and the arguments of each call
 
-	seen map[string]bool
+	seen map[string]bool // by Get
 }
 
 // Create implements [gateway.Erasures].
@@ -38,11 +37,11 @@ func (s *Erasures) Create(_ context.Context, r erasure.Request, p agent.Principa
 // Get implements [gateway.Erasures].
 func (s *Erasures) Get(_ context.Context, tenant, id string) (erasure.Erasure, error) {
 	s.Calls = append(s.Calls, "get "+tenant+" "+id)
-	at := slices.IndexFunc(s.Kept, func(e erasure.Erasure) bool { return e.ID == id })
-	if at < 0 {
+	i := slices.IndexFunc(s.Kept, func(e erasure.Erasure) bool { return e.ID == id })
+	if i < 0 {
 		return erasure.Erasure{}, agent.FieldErrorf(agent.CodeNotFound, "erasure_id", "there is no erasure %q", id)
 	}
-	e := &s.Kept[at]
+	e := &s.Kept[i]
 	if !s.seen[id] || e.Status.Final() {
 		if s.seen == nil {
 			s.seen = map[string]bool{}

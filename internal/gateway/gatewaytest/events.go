@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Emit appends events to a turn, assigning index, stream and time.
+// Emit appends events to a turn, and sets their index, stream and time.
 func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -21,9 +21,9 @@ func (rt *Runtime) Emit(id agent.TurnID, events ...agent.Event) {
 		t.pauses.See(&e)
 		switch {
 		case e.Type == agent.EventApprovalRequested:
-			rt.ask(id, t, *e.Approval)
+			rt.addApproval(id, t, *e.Approval)
 		case e.Type == agent.EventApprovalResolved:
-			rt.resolve(id, e.Approval)
+			rt.resolveApproval(id, e.Approval)
 		case e.Status == agent.StatusWaiting:
 			t.state = agent.StateWaiting
 		case e.Status == agent.StatusRunning:
@@ -61,7 +61,7 @@ func (rt *Runtime) Finish(id agent.TurnID, status agent.TurnStatus, text string)
 	})
 }
 
-// Output makes the result that Finish gives a turn.
+// Output returns the output that Finish gives a turn.
 func (rt *Runtime) Output(id agent.TurnID, status agent.TurnStatus, text string) *agent.AgentStepOutput {
 	rt.mu.Lock()
 	session := rt.turns[id].request.SessionID
@@ -83,12 +83,12 @@ func (rt *Runtime) Output(id agent.TurnID, status agent.TurnStatus, text string)
 	return out
 }
 
-// Status makes a status event.
+// Status returns a status event.
 func Status(s agent.EventStatusValue) agent.Event {
 	return agent.Event{Type: agent.EventStatus, Status: s}
 }
 
-// Token makes a token event of the producer model/1.
+// Token returns a token event of the producer model/1.
 func Token(text string) agent.Event {
 	return agent.Event{Meta: agent.EventMeta{Producer: "model/1", Attempt: 1}, Type: agent.EventToken, Text: text}
 }
@@ -96,8 +96,8 @@ func Token(text string) agent.Event {
 // Follow implements [agent.Inbox].
 func (rt *Runtime) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		rt.count(1)
-		defer rt.count(-1)
+		rt.addFollowers(1)
+		defer rt.addFollowers(-1)
 		for {
 			rt.mu.Lock()
 			t := rt.turns[id]
@@ -105,9 +105,9 @@ func (rt *Runtime) Follow(ctx context.Context, id agent.TurnID, after int64) ite
 			if after < int64(len(t.events)) {
 				ready = t.events[after:]
 			}
-			changed, kept := t.changed, rt.kept
+			changed, firstIndex := t.changed, rt.firstIndex
 			rt.mu.Unlock()
-			if len(ready) > 0 && after+1 < kept {
+			if len(ready) > 0 && after+1 < firstIndex {
 				yield(agent.Event{}, agent.ErrGap)
 				return
 			}
@@ -131,15 +131,15 @@ func (rt *Runtime) Follow(ctx context.Context, id agent.TurnID, after int64) ite
 	}
 }
 
-func (rt *Runtime) count(by int) {
+func (rt *Runtime) addFollowers(n int) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.follows += by
+	rt.followers += n
 }
 
-// Expire makes the events before an index unavailable.
+// Expire removes the events of all turns before an index.
 func (rt *Runtime) Expire(before int64) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.kept = before
+	rt.firstIndex = before
 }

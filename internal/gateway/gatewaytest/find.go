@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// FindTurns implements [gateway.Finder]. Every turn is of the agent analyst, and began a minute after the one before. Places are positions.
+// FindTurns implements [gateway.Finder]. Every turn is of the agent analyst, and began a minute after the one before. After is a number of turns.
 func (rt *Runtime) FindTurns(_ context.Context, q agent.TurnQuery) (agent.TurnPage, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -23,7 +23,7 @@ func (rt *Runtime) FindTurns(_ context.Context, q agent.TurnQuery) (agent.TurnPa
 		s := summaryOf(id, t, Epoch().Add(time.Duration(i)*time.Minute))
 		if (len(q.Status) == 0 || slices.Contains(q.Status, s.Status)) && cmp.Or(q.SessionID, s.SessionID) == s.SessionID &&
 			cmp.Or(q.RerunOf, s.RerunOf) == s.RerunOf &&
-			isMeant(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) && isWithin(q.Since, q.Until, s.StartedAt) && hasText(s.Summary, q.Text) {
+			matchFilters(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) && isBetween(q.Since, q.Until, s.StartedAt) && containsFold(s.Summary, q.Text) {
 			found = append(found, s)
 		}
 	}
@@ -52,8 +52,8 @@ func (rt *Runtime) FindSessions(ctx context.Context, q agent.SessionQuery) (agen
 		found[at].Summary, found[at].CreatedAt = t.Summary, t.StartedAt
 	}
 	found = slices.DeleteFunc(found, func(s agent.SessionSummary) bool {
-		return !isMeant(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) || !isWithin(q.Since, q.Until, s.ActiveAt) ||
-			len(q.Status) > 0 && !slices.Contains(q.Status, s.Status) || !hasText(s.Title+"\n"+s.Summary, q.Text)
+		return !matchFilters(q.Agent, s.Agent, q.UserID, s.UserID, q.Channel, s.Channel) || !isBetween(q.Since, q.Until, s.ActiveAt) ||
+			len(q.Status) > 0 && !slices.Contains(q.Status, s.Status) || !containsFold(s.Title+"\n"+s.Summary, q.Text)
 	})
 	page, next, err := pageOf(found, agent.Page{Size: cmp.Or(q.Limit, 50), Token: q.After})
 	return agent.SessionPage{Sessions: page, Next: next}, err
@@ -80,8 +80,8 @@ func summaryOf(id agent.TurnID, t *turn, at time.Time) agent.TurnSummary {
 	return s
 }
 
-// isMeant reports whether each filter is empty or equals the value behind it.
-func isMeant(pairs ...string) bool {
+// matchFilters reports whether each filter is empty or equals the value after it.
+func matchFilters(pairs ...string) bool {
 	for pair := range slices.Chunk(pairs, 2) {
 		if pair[0] != "" && pair[0] != pair[1] {
 			return false
@@ -90,10 +90,10 @@ func isMeant(pairs ...string) bool {
 	return true
 }
 
-func isWithin(since, until, at time.Time) bool {
+func isBetween(since, until, at time.Time) bool {
 	return !at.Before(since) && (until.IsZero() || at.Before(until))
 }
 
-func hasText(summary, text string) bool {
+func containsFold(summary, text string) bool {
 	return strings.Contains(strings.ToLower(summary), strings.ToLower(text))
 }

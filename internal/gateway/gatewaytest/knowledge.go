@@ -13,13 +13,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// knowledge is one stored file: a document of one chunk.
-type knowledge struct {
+// knowledgeDocument is a stored file, which is a document of one chunk.
+type knowledgeDocument struct {
 	agent.KnowledgeDocument
 
 	text string
 }
 
+// collection returns the key of a tenant's collection in rt.knowledge.
 func (rt *Runtime) collection(tenant, name string) (string, error) {
 	if !slices.Contains(rt.Collections, name) {
 		return "", agent.FieldErrorf(agent.CodeNotFound, "collection", "there is no knowledge collection %q", name)
@@ -27,7 +28,7 @@ func (rt *Runtime) collection(tenant, name string) (string, error) {
 	return tenant + "/" + name, nil
 }
 
-// AddKnowledge implements [gateway.Knowledge]. A file of type application/zip is refused, before it is read.
+// AddKnowledge implements [gateway.Knowledge]. It refuses files of type application/zip without reading them.
 func (rt *Runtime) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]agent.KnowledgeDocument, error) {
 	key, err := rt.collection(k.Tenant, k.Collection)
 	if err != nil {
@@ -40,13 +41,13 @@ func (rt *Runtime) AddKnowledge(_ context.Context, k gateway.KnowledgeAdd) ([]ag
 	if err != nil {
 		return nil, err
 	}
-	d := knowledge{agent.KnowledgeDocument{
+	d := knowledgeDocument{agent.KnowledgeDocument{
 		Tenant: k.Tenant, Collection: k.Collection, ID: cmp.Or(k.ID, k.Source), Title: k.Title, Source: k.Source, MIMEType: k.MIMEType,
 		Hash: fmt.Sprintf("sha256:%x", sha256.Sum256(text)), Bytes: int64(len(text)), Chunks: 1, Metadata: k.Metadata, UpdatedAt: Epoch(),
 	}, string(text)}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	at, found := slices.BinarySearchFunc(rt.knowledge[key], d.ID, func(k knowledge, id string) int { return cmp.Compare(k.ID, id) })
+	at, found := slices.BinarySearchFunc(rt.knowledge[key], d.ID, func(k knowledgeDocument, id string) int { return cmp.Compare(k.ID, id) })
 	if found {
 		rt.knowledge[key][at] = d
 	} else {
@@ -86,14 +87,14 @@ func (rt *Runtime) DeleteKnowledge(_ context.Context, tenant, collection, id str
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	before := len(rt.knowledge[key])
-	rt.knowledge[key] = slices.DeleteFunc(rt.knowledge[key], func(k knowledge) bool { return k.ID == id })
+	rt.knowledge[key] = slices.DeleteFunc(rt.knowledge[key], func(k knowledgeDocument) bool { return k.ID == id })
 	if len(rt.knowledge[key]) == before {
 		return agent.Errorf(agent.CodeNotFound, "", "collection %s has no document %q", collection, id)
 	}
 	return nil
 }
 
-// SearchKnowledge implements [gateway.Knowledge]: documents that hold the text, as one passage each; topK 0 is 4.
+// SearchKnowledge implements [gateway.Knowledge]. It finds the documents that contain the text, one passage each; topK 0 means 4.
 func (rt *Runtime) SearchKnowledge(_ context.Context, tenant, collection, text string, topK int) ([]agent.Passage, error) {
 	key, err := rt.collection(tenant, collection)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Links keeps links and codes in memory, for requests that come one after the other. It implements [gateway.Links].
+// Links is a [gateway.Links] in memory. It is not safe for concurrent use.
 type Links struct {
 	All   []agent.Link
 	Codes []agent.LinkCode
@@ -21,7 +21,7 @@ func (s *Links) Link(chat, tenant, user string, scopes ...string) {
 	})
 }
 
-// RedeemLink links a chat with the offer of a code.
+// RedeemLink links a chat to the user of a code.
 func (s *Links) RedeemLink(c agent.Chat, code string) (agent.Link, error) {
 	for _, offer := range s.Codes {
 		if slices.Equal(offer.Hash, agent.HashLinkCode(code)) {

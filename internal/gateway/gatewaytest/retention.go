@@ -9,11 +9,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// Retention sweeps nothing, for requests that come one after the other. It implements [gateway.Retention].
+// Retention is a [gateway.Retention] that deletes nothing. It is not safe for concurrent use.
 type Retention struct {
 	Status retention.Status
 	Calls  []string
-	Err    error // of every call, unless it is nil
+	Err    error // if not nil, the error of every call
 }
 
 // NewRetention returns a Retention with a schedule.
@@ -23,7 +23,7 @@ func NewRetention() *Retention {
 	}}
 }
 
-// Report implements [gateway.Retention]. There are two tenants, one a page.
+// Report implements [gateway.Retention]. There are two tenants, each on its own page.
 func (r *Retention) Report(_ context.Context, tenant string, p agent.Page) (retention.Report, error) {
 	r.Calls = append(r.Calls, fmt.Sprintf("report %s %s %d", tenant, p.Token, p.Size))
 	week := Epoch().Add(-7 * 24 * time.Hour)

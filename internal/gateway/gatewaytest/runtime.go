@@ -1,5 +1,5 @@
-// Package gatewaytest has the ports of a gateway in memory, for tests of doors and clients. Turns follow a script, or the test itself drives
-// them event by event.
+// Package gatewaytest has fakes of the ports of a gateway, for tests of doors and clients. A script drives the turns, or the test emits their events
+// itself. Workflow definitions are the real ones in memory.
 package gatewaytest
 
 import (
@@ -11,58 +11,57 @@ import (
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
+	"github.com/turnstone-run/turnstone/internal/definitions/library"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Epoch is when everything in this runtime happens, so that what clients print does not depend on the clock.
+// Epoch is the time of everything that the fakes return, so that the output of clients does not depend on the clock.
 func Epoch() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// Runtime is a scripted runtime. Set its fields before it is used.
+// Runtime has the ports of turns, sessions, results, knowledge, workflows, the doctor and health. Set its fields before it is used.
 type Runtime struct {
-	// Script is run in a goroutine of its own for every new turn; nil leaves the turn to the test.
+	// Script, if not nil, runs in a goroutine for every new turn.
 	Script func(rt *Runtime, id agent.TurnID, r agent.TurnRequest)
-	// Refuse may refuse a request before a turn starts.
+	// Refuse, if not nil, is called before a turn starts; its error refuses the request.
 	Refuse func(e agent.Envelope) error
-	// Decided, Provided and Cancelled are told of what reached a turn; an error is the answer. Nil accepts.
+	// Decided, Provided and Cancelled, if not nil, are called with what reached a turn, and return the error of the port.
 	Decided   func(id agent.TurnID, d agent.Decision) error
 	Provided  func(id agent.TurnID, r agent.ProvidedResult) error
 	Cancelled func(id agent.TurnID, c agent.CancelRequest) error
-	// Collections are the knowledge collections that the catalog has.
+	// Collections are the names of the knowledge collections.
 	Collections []string
-	// Examine is what Doctor does; nil reports nothing.
+	// Examine, if not nil, is the implementation of Doctor.
 	Examine func(ctx context.Context, agentName, profile string, report func(gateway.DoctorCheck)) error
 
 	// Promoted are the composite tools.
 	Promoted []agent.Composite
-	// OnRun is run in a goroutine of its own for every new run of a workflow; nil leaves the run to the test.
+	// OnRun, if not nil, runs in a goroutine for every new run of a workflow.
 	OnRun func(rt *Runtime, runID string)
 
-	mu       sync.Mutex
-	broken   string // the dependency that Health reports as down
-	kept     int64  // events before this index have expired
-	hidden   map[agent.TurnID]bool
-	turns    map[agent.TurnID]*turn
-	order    []agent.TurnID
-	titles   map[agent.SessionID]string
-	byKey    map[string]agent.TurnID
-	results  map[string][]byte
-	datasets map[string]rowsOf
-	follows  int
-	seen     []agent.Envelope
+	library *library.Library
 
-	approvals []agent.Approval // in the order in which they were asked for
-	knowledge map[string][]knowledge
-
-	flows   []*flow
-	changes map[string]agent.WorkflowPatchResult // by idempotency key
-	runs    []agent.Run
-	runKeys map[string]string
+	mu               sync.Mutex
+	brokenDependency string // that Health reports as down
+	firstIndex       int64  // events before this index have expired
+	hidden           map[agent.TurnID]bool
+	turns            map[agent.TurnID]*turn
+	order            []agent.TurnID // of submission
+	titles           map[agent.SessionID]string
+	turnIDs          map[string]agent.TurnID // by idempotency key
+	results          map[string][]byte
+	datasets         map[string]tenantDataset
+	followers        int
+	submitted        []agent.Envelope
+	approvals        []agent.Approval // in the order of the requests
+	knowledge        map[string][]knowledgeDocument
+	runs             []agent.Run
+	runIDs           map[string]string // by idempotency key
 }
 
 type turn struct {
 	request agent.TurnRequest
 	events  []agent.Event
-	changed chan struct{} // closed and replaced whenever something changes
+	changed chan struct{} // closed and replaced at every change
 	output  *agent.AgentStepOutput
 	pauses  gateway.PauseWatch
 	state   string
@@ -76,15 +75,16 @@ func Ports(rt *Runtime, c *Catalog) gateway.Ports {
 	}
 }
 
-// New makes an empty runtime.
+// New returns an empty runtime.
 func New() *Runtime {
 	return &Runtime{
-		turns: map[agent.TurnID]*turn{}, titles: map[agent.SessionID]string{}, byKey: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]rowsOf{},
-		knowledge: map[string][]knowledge{}, changes: map[string]agent.WorkflowPatchResult{}, runKeys: map[string]string{},
+		library: newLibrary(), hidden: map[agent.TurnID]bool{}, turns: map[agent.TurnID]*turn{}, titles: map[agent.SessionID]string{},
+		turnIDs: map[string]agent.TurnID{}, results: map[string][]byte{}, datasets: map[string]tenantDataset{},
+		knowledge: map[string][]knowledgeDocument{}, runIDs: map[string]string{},
 	}
 }
 
-// Submit implements [agent.Inbox]. Turn ids count from turn-1.
+// Submit implements [agent.Inbox]. The turn ids are turn-1, turn-2 and so on.
 func (rt *Runtime) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, error) {
 	if rt.Refuse != nil {
 		if err := rt.Refuse(e); err != nil {
@@ -93,12 +93,9 @@ func (rt *Runtime) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, e
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.seen = append(rt.seen, e)
+	rt.submitted = append(rt.submitted, e)
 	r := e.Request
-	id := r.TurnID
-	if known, ok := rt.byKey[r.IdempotencyKey]; ok && r.IdempotencyKey != "" {
-		id = known
-	}
+	id := cmp.Or(rt.turnIDs[r.IdempotencyKey], r.TurnID)
 	if t, ok := rt.turns[id]; ok && id != "" {
 		return agent.Receipt{TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Joined: true}, nil
 	}
@@ -109,7 +106,7 @@ func (rt *Runtime) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, e
 		r.SessionID = agent.SessionID(id)
 	}
 	if r.IdempotencyKey != "" {
-		rt.byKey[r.IdempotencyKey] = id
+		rt.turnIDs[r.IdempotencyKey] = id
 	}
 	rt.turns[id] = &turn{request: r, changed: make(chan struct{}), state: agent.StateRunning}
 	rt.order = append(rt.order, id)
@@ -119,27 +116,24 @@ func (rt *Runtime) Submit(_ context.Context, e agent.Envelope) (agent.Receipt, e
 	return agent.Receipt{TurnID: id, SessionID: r.SessionID, StreamID: string(id)}, nil
 }
 
-// Submitted returns the envelopes that arrived.
+// Submitted returns the envelopes that were submitted and not refused.
 func (rt *Runtime) Submitted() []agent.Envelope {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return append([]agent.Envelope(nil), rt.seen...)
+	return slices.Clone(rt.submitted)
 }
 
-// Followers returns how many follow loops run.
+// Followers returns the number of active calls of Follow.
 func (rt *Runtime) Followers() int {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.follows
+	return rt.followers
 }
 
-// Hide makes a turn one that began so short a time ago that nobody knows yet whose it is, or ends that.
+// Hide sets whether Turn returns a turn without its tenant, as the port may do for a new turn.
 func (rt *Runtime) Hide(id agent.TurnID, hidden bool) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.hidden == nil {
-		rt.hidden = map[agent.TurnID]bool{}
-	}
 	rt.hidden[id] = hidden
 }
 
@@ -157,7 +151,7 @@ func (rt *Runtime) Turn(_ context.Context, tenant string, id agent.TurnID) (gate
 	v := gateway.TurnView{
 		TurnID: id, SessionID: t.request.SessionID, StreamID: string(id), Tenant: t.request.Context.Tenant, Agent: cmp.Or(t.request.Agent, "analyst"),
 		UserID: t.request.Context.UserID, State: t.state, StartedAt: Epoch(), Pending: slices.Clone(t.pauses.Pending), Output: t.output,
-		Tail: agent.StreamTail{LastIndex: int64(len(t.events)), FirstIndex: max(rt.kept, 1), Closed: t.output != nil},
+		Tail: agent.StreamTail{LastIndex: int64(len(t.events)), FirstIndex: max(rt.firstIndex, 1), Closed: t.output != nil},
 	}
 	if len(t.events) == 0 {
 		v.Tail.FirstIndex = 0
@@ -203,16 +197,16 @@ func (rt *Runtime) MessageFrom(ctx context.Context, _ agent.TurnID, e agent.Enve
 func (rt *Runtime) Break(dependency string) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.broken = dependency
+	rt.brokenDependency = dependency
 }
 
 // Health implements [gateway.HealthChecker].
 func (rt *Runtime) Health(context.Context) gateway.Health {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	h := gateway.Health{OK: rt.broken == ""}
+	h := gateway.Health{OK: rt.brokenDependency == ""}
 	for _, name := range []string{"temporal", "postgres"} {
-		d := gateway.Dependency{Name: name, OK: name != rt.broken, Took: time.Millisecond}
+		d := gateway.Dependency{Name: name, OK: name != rt.brokenDependency, Took: time.Millisecond}
 		if !d.OK {
 			d.Detail, d.Hint = "dial tcp 10.1.2.3:5432: connection refused", "Nothing listens at that address."
 		}
@@ -221,7 +215,7 @@ func (rt *Runtime) Health(context.Context) gateway.Health {
 	return h
 }
 
-// Rerun implements [gateway.Turns]: it submits what the turn was asked.
+// Rerun implements [gateway.Turns]. It submits the input of the turn.
 func (rt *Runtime) Rerun(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, error) {
 	rt.mu.Lock()
 	t, ok := rt.turns[id]

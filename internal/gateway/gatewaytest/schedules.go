@@ -9,29 +9,29 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Schedules keeps schedules in memory, for requests that come one after the other. It implements [gateway.Schedules] and
-// [gateway.SchedulePlans].
+// Schedules is a [gateway.Schedules] and [gateway.SchedulePlans] in memory. It is not safe for concurrent use.
 type Schedules struct {
-	Puts  []agent.Schedule  // as they were given
-	By    []agent.Principal // who put them
-	Calls []string
-	Err   error // of every call, unless it is nil
+	Puts  []agent.Schedule  // the arguments of Put
+	By    []agent.Principal // the principals of Put
+	Calls []string          // the method and the arguments of each call
+	Err   error             // if not nil, the error of every call
 
-	kept []agent.Schedule
+	stored []agent.Schedule
 }
 
-func (k *Schedules) called(parts ...string) error {
+// logCall adds a call to Calls and returns Err.
+func (k *Schedules) logCall(parts ...string) error {
 	k.Calls = append(k.Calls, strings.Join(parts, " "))
 	return k.Err
 }
 
-// find logs a call and returns the schedule that it is about.
+// find logs a call and returns its schedule.
 func (k *Schedules) find(call, tenant, name string, more ...string) (*agent.Schedule, error) {
-	if err := k.called(append([]string{call, tenant, name}, more...)...); err != nil {
+	if err := k.logCall(append([]string{call, tenant, name}, more...)...); err != nil {
 		return &agent.Schedule{}, err
 	}
-	for i := range k.kept {
-		if s := &k.kept[i]; s.Tenant == tenant && s.Name == name {
+	for i := range k.stored {
+		if s := &k.stored[i]; s.Tenant == tenant && s.Name == name {
 			return s, nil
 		}
 	}
@@ -45,21 +45,21 @@ func (k *Schedules) Put(_ context.Context, s agent.Schedule, p agent.Principal, 
 	if isNew {
 		verb = "create"
 	}
-	known, err := k.find(verb, s.Tenant, s.Name)
+	existing, err := k.find(verb, s.Tenant, s.Name)
 	switch {
 	case k.Err != nil:
 		return s, err
 	case err == nil && isNew:
 		return s, agent.Errorf(agent.CodeConflict, "name", "there is a schedule %q already", s.Name)
 	}
-	s.Revision, s.CreatedAt, s.UpdatedAt = known.Revision+1, new(Epoch()), new(Epoch())
+	s.Revision, s.CreatedAt, s.UpdatedAt = existing.Revision+1, new(Epoch()), new(Epoch())
 	if !s.Paused {
 		s.Next = []time.Time{Epoch().Add(time.Hour)}
 	}
 	if err != nil {
-		k.kept = append(k.kept, s)
+		k.stored = append(k.stored, s)
 	} else {
-		*known = s
+		*existing = s
 	}
 	return s, nil
 }
@@ -72,15 +72,15 @@ func (k *Schedules) Get(_ context.Context, tenant, name string) (agent.Schedule,
 
 // List implements [gateway.Schedules]. A page has one schedule.
 func (k *Schedules) List(_ context.Context, tenant string, p agent.Page) (agent.SchedulePage, error) {
-	err := k.called("list", tenant, p.Token)
-	one, next, pageErr := pageOf(k.kept, agent.Page{Size: 1, Token: p.Token})
+	err := k.logCall("list", tenant, p.Token)
+	one, next, pageErr := pageOf(k.stored, agent.Page{Size: 1, Token: p.Token})
 	if err == nil {
 		err = pageErr
 	}
 	return agent.SchedulePage{Schedules: one, Next: next}, err
 }
 
-// Runs implements [gateway.Schedules]: one run has failed, and another one is at work.
+// Runs implements [gateway.Schedules]. One run has failed, and one is running.
 func (k *Schedules) Runs(_ context.Context, tenant, name string, p agent.Page) (agent.ScheduleRunPage, error) {
 	_, err := k.find("runs", tenant, name, p.Token)
 	at := Epoch()
@@ -100,7 +100,7 @@ func (k *Schedules) Runs(_ context.Context, tenant, name string, p agent.Page) (
 // Delete implements [gateway.Schedules].
 func (k *Schedules) Delete(_ context.Context, tenant, name string) error {
 	_, err := k.find("delete", tenant, name)
-	k.kept = slices.DeleteFunc(k.kept, func(s agent.Schedule) bool { return s.Tenant == tenant && s.Name == name })
+	k.stored = slices.DeleteFunc(k.stored, func(s agent.Schedule) bool { return s.Tenant == tenant && s.Name == name })
 	return err
 }
 
@@ -121,7 +121,7 @@ func (k *Schedules) Trigger(_ context.Context, tenant, name, key string) (agent.
 	return agent.ScheduleTriggered{WorkflowID: "w3", RunID: "r3"}, err
 }
 
-// Resolve implements [gateway.SchedulePlans]: the agent analyst, which is also the default one, has two models.
+// Resolve implements [gateway.SchedulePlans]. The agent analyst is the default and has two models.
 func (k *Schedules) Resolve(_ context.Context, _, name string) (agent.Plan, string, error) {
 	if name != "" && name != "analyst" {
 		return agent.Plan{}, "", agent.Errorf(agent.CodeNotFound, "", "none")

@@ -15,10 +15,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// patience is how long a gateway may take to end on a slow machine.
+// patience is how long a gateway may take to shut down on a slow machine.
 const patience = 20 * time.Second
 
-// Serve starts a gateway, over HTTP on a port of its own, and shuts it down at the end of the test; no follow or watch may outlive it.
+// Serve starts a gateway with HTTP on a free port. At the end of the test it shuts the gateway down and checks that no Follow or Watch is left.
 func Serve(t testing.TB, cfg gateway.Config) *gateway.Gateway {
 	t.Helper()
 	cfg.HTTPAddr = "127.0.0.1:0"
@@ -40,8 +40,8 @@ func Serve(t testing.TB, cfg gateway.Config) *gateway.Gateway {
 	return g
 }
 
-// Open makes a request, with a body of JSON unless that is empty, and returns the response, which is closed at the end of the test. The header is
-// names and values in turn.
+// Open sends a request, whose body is JSON unless it is empty, and returns the response. The test closes it at its end. header has names and values in
+// turn.
 func Open(ctx context.Context, t testing.TB, method, url, body string, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
@@ -62,7 +62,7 @@ func Open(ctx context.Context, t testing.TB, method, url, body string, header ..
 	return resp
 }
 
-// Send makes a request as Open does and returns what was answered.
+// Send sends a request as Open does, and returns the complete response.
 func Send(t testing.TB, method, url, body string, header ...string) (status int, answered http.Header, data []byte) {
 	t.Helper()
 	resp := Open(t.Context(), t, method, url, body, header...)
@@ -71,7 +71,7 @@ func Send(t testing.TB, method, url, body string, header ...string) (status int,
 	return resp.StatusCode, resp.Header, data
 }
 
-// Frames reads an event stream. The function that it returns returns the next frame without the empty line behind it, and "" at the end of the stream.
+// Frames returns a function that reads the next frame of an event stream, without the empty line after it. At the end of the stream it returns "".
 func Frames(t testing.TB, body io.Reader) func() string {
 	t.Helper()
 	r := bufio.NewReader(body)

@@ -9,20 +9,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Messages implements [gateway.Sessions]: the inputs of the session's turns.
+// Messages implements [gateway.Sessions]. The messages are the inputs of the session's turns.
 func (rt *Runtime) Messages(
 	_ context.Context, tenant string, s agent.SessionID, after int64, limit int,
 ) (gateway.MessagePage, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	page := gateway.MessagePage{SessionID: s, Next: after}
-	known := false
-	for i, e := range rt.seen {
+	exists := false
+	for i, e := range rt.submitted {
 		position := int64(i + 1)
 		if e.Request.SessionID != s || e.Request.Context.Tenant != tenant {
 			continue
 		}
-		known = true
+		exists = true
 		if position <= after {
 			continue
 		}
@@ -35,7 +35,7 @@ func (rt *Runtime) Messages(
 		})
 		page.Next = position
 	}
-	if !known {
+	if !exists {
 		return page, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
 	}
 	return page, nil
@@ -81,26 +81,26 @@ func (rt *Runtime) SetTitle(_ context.Context, tenant string, s agent.SessionID,
 func (rt *Runtime) DeleteSession(_ context.Context, tenant string, s agent.SessionID) (agent.SessionDeleted, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	gone := agent.SessionDeleted{SessionID: s}
+	deleted := agent.SessionDeleted{SessionID: s}
 	ids := rt.turnsOf(tenant, s)
 	for _, id := range ids {
 		if rt.turns[id].output == nil {
-			return gone, agent.Errorf(agent.CodeConflict, "", "session %s is at work on turn %s", s, id)
+			return deleted, agent.Errorf(agent.CodeConflict, "", "session %s is at work on turn %s", s, id)
 		}
 	}
 	if len(ids) == 0 {
-		return gone, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
+		return deleted, agent.Errorf(agent.CodeNotFound, "", "no session %q", s)
 	}
 	for _, id := range ids {
-		gone.Turns++
-		gone.Messages += len(rt.turns[id].request.Input())
+		deleted.Turns++
+		deleted.Messages += len(rt.turns[id].request.Input())
 		delete(rt.turns, id)
 	}
 	rt.order = slices.DeleteFunc(rt.order, func(id agent.TurnID) bool { return slices.Contains(ids, id) })
-	return gone, nil
+	return deleted, nil
 }
 
-// turnsOf returns the turns of a session in the order in which they arrived.
+// turnsOf returns the turns of a session in the order of submission. rt.mu is locked.
 func (rt *Runtime) turnsOf(tenant string, s agent.SessionID) []agent.TurnID {
 	var ids []agent.TurnID
 	for _, id := range rt.order {
@@ -111,7 +111,7 @@ func (rt *Runtime) turnsOf(tenant string, s agent.SessionID) []agent.TurnID {
 	return ids
 }
 
-// ForkSession implements [gateway.Sessions]: the branch has the turns of the session.
+// ForkSession implements [gateway.Sessions]. It stores nothing.
 func (rt *Runtime) ForkSession(_ context.Context, tenant string, f agent.Fork) (agent.SessionForked, error) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()

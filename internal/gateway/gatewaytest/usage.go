@@ -7,12 +7,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Usage is a ledger all of whose rows answer every query, for requests that come one after the other. It implements [gateway.Usage].
+// Usage is a [gateway.Usage] that reports the same rows for every query. It is not safe for concurrent use.
 type Usage struct {
 	Rows    []agent.UsageRow
-	MaxPage int // rows; 0: as many as are asked for
+	MaxPage int // the maximum number of rows in a page; 0: any
 	Asked   []agent.UsageQuery
-	Err     error // of every call, unless it is nil
+	Err     error // if not nil, the error of every call
 }
 
 // Usage implements [gateway.Usage].

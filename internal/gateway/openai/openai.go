@@ -120,7 +120,7 @@ func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID)
 
 // answer waits for the turn and answers with all of it.
 func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.call.WhileOpen(r.Context())
+	ctx, cancel := c.call.StreamContext(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, c.call.Limits().WaitTimeout)
 	defer cancelWait()

@@ -15,7 +15,7 @@ import (
 
 // stream sends the answer in chunks as it is made.
 func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := c.call.WhileOpen(r.Context())
+	ctx, cancel := c.call.StreamContext(r.Context())
 	defer cancel()
 	s := streaming{
 		completion: c, read: reading{held: c.q.structured},
@@ -23,13 +23,13 @@ func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
 	}
 	err := s.run(ctx)
 	switch {
-	case gateway.Quietly(err) == nil, r.Context().Err() != nil:
+	case gateway.IgnoreClientGone(err) == nil, r.Context().Err() != nil:
 		return nil
 	case gateway.TurnGoesOn(err):
-		return gateway.Quietly(s.fail(c.stillRunning(err)))
+		return gateway.IgnoreClientGone(s.fail(c.stillRunning(err)))
 	default:
 		p := s.internalProblem(err)
-		return errors.Join(p.err, gateway.Quietly(s.fail(p)))
+		return errors.Join(p.err, gateway.IgnoreClientGone(s.fail(p)))
 	}
 }
 

@@ -62,7 +62,7 @@ func newSocket(ctx context.Context, d *Door, v *gateway.Call) (s *socket, releas
 	}
 	// Not the request's own context: what becomes of that once a connection is taken over is nobody's promise.
 	s.ctx, s.cut = context.WithCancel(context.WithoutCancel(ctx))
-	closing, stop := v.WhileOpen(s.ctx)
+	closing, stop := v.StreamContext(s.ctx)
 	s.open, s.end = context.WithCancelCause(closing)
 	return s, func() {
 		s.end(nil)

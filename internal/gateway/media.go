@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// acceptedMedia returns the media types of Accept in their order, with their parameters and without those that the client refuses by q=0.
+// acceptedMedia yields the media types of the Accept headers in their order, with parameters, without those that have q=0.
 func acceptedMedia(h http.Header) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, accept := range h.Values("Accept") {
@@ -30,7 +30,7 @@ func isRefused(media string) bool {
 	return err == nil && q == 0
 }
 
-// wantsEvents reports whether the client accepts an event stream. One that accepts JSON first, or anything, gets JSON.
+// wantsEvents reports whether the client accepts an event stream, and does not name JSON before it.
 func wantsEvents(r *http.Request) bool {
 	for accepted := range acceptedMedia(r.Header) {
 		media, _, _ := strings.Cut(accepted, ";")
