@@ -23,6 +23,7 @@ const (
 	maxDeletes   = 1000
 )
 
+// hashPattern matches the hash of a plan, and a content address without its scheme.
 var hashPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // catalogTenant returns the tenant of a call about the catalog, which is the caller's if the call names none. Only credentials of every tenant may

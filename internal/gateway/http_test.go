@@ -18,6 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 	"github.com/turnstone-run/turnstone/internal/gateway"
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
+	"github.com/turnstone-run/turnstone/internal/job"
 )
 
 // testGateway is a gateway on loopback ports with fake ports.
@@ -133,46 +134,58 @@ func TestPostTurnWaitsForTheResult(t *testing.T) {
 	require.Equal(t, string(a.body), string(again.body))
 }
 
+// A request that waits for its turn, or for its job, gets the output of the turn, or status 202 if the turn waits or is not over in time.
 func TestPostTurnEndsAndStates(t *testing.T) {
 	approval := &agent.Approval{ApprovalID: "a1", TurnID: "turn-1", CallID: "c1", ToolName: "send_mail", Args: json.RawMessage(`{"to":"x"}`)}
 	cases := map[string]struct {
-		script func(rt *gatewaytest.Runtime, id agent.TurnID)
-		status int
-		want   string // within the body
+		script  func(rt *gatewaytest.Runtime, id agent.TurnID)
+		status  int
+		turn    string // within the response to POST /v1/turns
+		testJob string // within the response to POST /test/chat
 	}{
 		"failed": {
-			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnFailed, "") }, 200, `"status":"failed"`,
+			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnFailed, "") }, 200, `"status":"failed"`, `"type":"model_error"`,
 		},
 		"cancelled": {
-			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnCancelled, "") }, 200, `"status":"cancelled"`,
+			func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnCancelled, "") }, 200, `"status":"cancelled"`, `"type":"cancelled"`,
 		},
 		"waits for a person": {
 			func(rt *gatewaytest.Runtime, id agent.TurnID) {
 				rt.Emit(id, gatewaytest.Status(agent.StatusRunning),
 					agent.Event{Type: agent.EventApprovalRequested, Approval: approval}, gatewaytest.Status(agent.StatusWaiting))
-			}, 202, `"state":"waiting","status":"waiting","pending":[{"approval_id":"a1"`,
+			}, 202, `"state":"waiting","status":"waiting","pending":[{"approval_id":"a1"`, `"approval_id":"a1"`,
 		},
 		"waits in line, then runs": {
 			func(rt *gatewaytest.Runtime, id agent.TurnID) {
 				rt.Emit(id, gatewaytest.Status(agent.StatusWaiting))
 				rt.Say(id, "done")
-			}, 200, `"output":"done"`,
+			}, 200, `"output":"done"`, `"output":"done"`,
 		},
 		"was approved before it waited": {
 			func(rt *gatewaytest.Runtime, id agent.TurnID) {
 				rt.Emit(id, agent.Event{Type: agent.EventApprovalRequested, Approval: approval},
 					agent.Event{Type: agent.EventApprovalResolved, Approval: approval}, gatewaytest.Status(agent.StatusWaiting))
 				rt.Say(id, "sent")
-			}, 200, `"output":"sent"`,
+			}, 200, `"output":"sent"`, `"output":"sent"`,
 		},
+		"not over in time": {func(*gatewaytest.Runtime, agent.TurnID) {}, 202, `"state":"running"`, `"state":"running"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := startGateway(t, nil)
+			d := startGateway(t, func(cfg *gateway.Config) { cfg.Limits.WaitTimeout = 300 * time.Millisecond })
 			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { c.script(rt, id) }
 			a := d.send("POST", "/v1/turns", `{"message":"x"}`)
 			require.Equal(t, c.status, a.status, "%s", a.body)
-			require.Contains(t, string(a.body), c.want)
+			require.Contains(t, string(a.body), c.turn)
+			a = d.send("POST", "/test/chat", `{"prompt":"go","job_id":"x"}`)
+			require.Equal(t, c.status, a.status, "%s", a.body)
+			require.Contains(t, string(a.body), c.testJob)
+			require.Contains(t, string(a.body), `"job_id":"x"`)
+			require.Contains(t, string(a.body), `"turn_id":"job-x"`)
+			require.Equal(t, "job-x", a.header.Get("Turnstone-Turn-Id"))
+			if strings.Contains(c.testJob, "type") {
+				require.Equal(t, job.StatusFailed, decode[job.Result](t, a).Status)
+			}
 		})
 	}
 }
@@ -191,13 +204,6 @@ func TestRepeatedRequestIgnoresPausesOfThePast(t *testing.T) {
 	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 5*time.Second, time.Millisecond)
 	d.rt.Finish("t", agent.TurnCompleted, "sent")
 	require.Equal(t, 200, (<-got).status)
-}
-
-func TestWaitHasAnEnd(t *testing.T) {
-	d := startGateway(t, func(c *gateway.Config) { c.Limits.WaitTimeout = 10 * time.Millisecond })
-	a := d.send("POST", "/v1/turns", `{"message":"x"}`)
-	require.Equal(t, 202, a.status)
-	require.Contains(t, string(a.body), `"state":"running"`)
 }
 
 func TestBadRequests(t *testing.T) {

@@ -97,38 +97,6 @@ func withCaller(e, got agent.Envelope) agent.Envelope {
 	return e
 }
 
-func TestTestChatEnds(t *testing.T) {
-	approval := &agent.Approval{ApprovalID: "a1", TurnID: "job-x", ToolName: "send_mail"}
-	cases := map[string]struct {
-		script func(rt *gatewaytest.Runtime, id agent.TurnID)
-		status int
-		want   string
-	}{
-		"failed":    {func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnFailed, "") }, 200, `"type":"model_error"`},
-		"cancelled": {func(rt *gatewaytest.Runtime, id agent.TurnID) { rt.Finish(id, agent.TurnCancelled, "") }, 200, `"type":"cancelled"`},
-		"waits for a person": {func(rt *gatewaytest.Runtime, id agent.TurnID) {
-			rt.Emit(id, agent.Event{Type: agent.EventApprovalRequested, Approval: approval}, gatewaytest.Status(agent.StatusWaiting))
-		}, 202, `"approval_id":"a1"`},
-		"not over in time": {func(*gatewaytest.Runtime, agent.TurnID) {}, 202, `"state":"running"`},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			d := startGateway(t, func(cfg *gateway.Config) { cfg.Limits.WaitTimeout = 300 * time.Millisecond })
-			d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { c.script(rt, id) }
-			a := d.send("POST", "/test/chat", `{"prompt":"go","job_id":"x"}`)
-			require.Equal(t, c.status, a.status, "%s", a.body)
-			require.Contains(t, string(a.body), c.want)
-			require.Contains(t, string(a.body), `"job_id":"x"`)
-			require.Equal(t, "job-x", a.header.Get("Turnstone-Turn-Id"))
-			if c.status == 200 {
-				require.Equal(t, job.StatusFailed, decode[job.Result](t, a).Status)
-			} else {
-				require.Contains(t, string(a.body), `"turn_id":"job-x"`)
-			}
-		})
-	}
-}
-
 func TestTestChatFaults(t *testing.T) {
 	d := startGateway(t, func(c *gateway.Config) { c.Limits.BodyBytes = 2 << 20; c.AllowedHosts = nil })
 	d.rt.Refuse = func(e agent.Envelope) error {

@@ -94,8 +94,8 @@ func applyFromProto(p *pb.ApplyRequest) agent.ApplyRequest {
 		Files: convertPointers(p.GetManifests(), func(m *pb.Manifest) agent.ManifestFile {
 			return agent.ManifestFile{Name: m.GetName(), Data: m.GetData()}
 		}),
-		Delete: convertPointers(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), FromEmpty: p.GetFromEmpty(), Prune: p.GetPrune(), DryRun: p.GetDryRun(),
-		Publish: p.GetPublish(), By: p.GetBy(), Comment: p.GetComment(),
+		Delete: convertPointers(p.GetDelete(), keyFromProto), BaseRevision: p.GetBaseRevision(), FromEmpty: p.GetFromEmpty(),
+		Prune: p.GetPrune(), DryRun: p.GetDryRun(), Publish: p.GetPublish(), By: p.GetBy(), Comment: p.GetComment(),
 	}
 }
 

@@ -28,7 +28,8 @@ func rerunFromProto(p *pb.RerunTurnRequest) agent.RerunRequest {
 		FromStep: int(p.GetFromStep()), Agent: p.GetAgent(), Model: p.GetModel(), Prompt: p.GetPrompt(), Draft: p.GetDraft(),
 		SessionID: agent.SessionID(p.GetSessionId()),
 		TurnID:    agent.TurnID(p.GetTurnId()), IdempotencyKey: p.GetIdempotencyKey(), Mode: agent.Mode(p.GetMode()),
-		History: agent.History(p.GetHistory()), OutputSchema: jsonFromProto(p.GetOutputSchema()), ClientTools: convertPointers(p.GetClientTools(), clientToolFromProto),
+		History: agent.History(p.GetHistory()), OutputSchema: jsonFromProto(p.GetOutputSchema()),
+		ClientTools: convertPointers(p.GetClientTools(), clientToolFromProto),
 	}
 	if c := p.GetContext(); c != nil {
 		out.Context = new(contextFromProto(c))

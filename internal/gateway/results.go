@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +19,6 @@ const resultRefHeader = "Turnstone-Result-Ref"
 
 // copyBytes is how many bytes of a result are written under one deadline.
 const copyBytes = 256 << 10
-
-// digestPattern matches a content address without its scheme.
-var digestPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Results is the port of stored results. A reference is artifact:// or cas://, a result id, a turn id or a job id. An unknown result and another
 // tenant's are [agent.CodeNotFound] with the same text. With [agent.AnyTenant], a cas:// reference is looked up for [agent.DefaultTenant].
@@ -169,7 +165,7 @@ func resultRef(ref string) (string, error) {
 			ref = scheme + "//" + strings.TrimLeft(id, "/")
 		}
 	}
-	if digestPattern.MatchString(ref) {
+	if hashPattern.MatchString(ref) {
 		ref = "cas://" + ref
 	}
 	if ref == "" || checkLine("", ref, maxPath) != nil {
