@@ -344,3 +344,30 @@ func TestGRPCPanicIsAnInternalError(t *testing.T) {
 	require.Equal(t, codes.Internal, status.Code(err))
 	require.NotContains(t, err.Error(), "secret")
 }
+
+// blockingFinder lists turns until the context of the call ends.
+type blockingFinder struct{ gateway.Finder }
+
+func (blockingFinder) FindTurns(ctx context.Context, _ agent.TurnQuery) (agent.TurnPage, error) {
+	<-ctx.Done()
+	return agent.TurnPage{}, ctx.Err()
+}
+
+// CallTimeout ends calls over HTTP and gRPC, but not those that wait for a turn.
+func TestCallTimeout(t *testing.T) {
+	d := startGateway(t, func(c *gateway.Config) {
+		c.Finder = blockingFinder{}
+		c.Limits.CallTimeout = 50 * time.Millisecond
+	})
+	c := pb.NewAgentRuntimeClient(d.dial())
+	waiting := make(chan error, 2)
+	go func() { waiting <- errorOf(c.Invoke(t.Context(), &pb.TurnRequest{Message: "x", TurnId: "invoked"})) }()
+	go func() { waiting <- errorOf(c.AskAgent(t.Context(), &pb.AgentRequest{Query: "x", TurnId: "asked"})) }()
+	require.Eventually(t, func() bool { return d.rt.Followers() == 2 }, 5*time.Second, time.Millisecond)
+	require.Equal(t, 503, d.send("GET", "/v1/turns", "").status)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(errorOf(c.ListTurns(t.Context(), &pb.ListTurnsRequest{}))))
+	d.rt.Say("invoked", "done")
+	d.rt.Say("asked", "done")
+	require.NoError(t, <-waiting)
+	require.NoError(t, <-waiting)
+}
