@@ -261,8 +261,7 @@ func TestTenantIsTheCredentials(t *testing.T) {
 	} {
 		a := d.send("POST", "/v1/turns?wait=false"+c.query, `{"message":"x"`+c.body+`}`, bearer(c.credential)...)
 		require.Equal(t, 202, a.status, "%s", a.body)
-		all := d.rt.Submitted()
-		require.Equal(t, c.want, all[len(all)-1].Request.Context.Tenant)
+		require.Equal(t, c.want, d.lastSubmitted().Request.Context.Tenant)
 	}
 }
 

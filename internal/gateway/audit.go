@@ -15,9 +15,9 @@ import (
 
 // Audit is the port of the audit trail.
 type Audit interface {
-	// Record takes a record; it never waits.
+	// Record stores a record later. It never blocks.
 	Record(r agent.AuditRecord)
-	// List returns a page, newest first.
+	// List returns a page of records, newest first.
 	List(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error)
 }
 
@@ -39,6 +39,7 @@ type auditLimiter struct {
 	denials bucket
 }
 
+// bucket limits the rate of records and counts those that are skipped.
 type bucket struct {
 	limit   *rate.Limiter
 	skipped atomic.Int64

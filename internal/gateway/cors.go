@@ -10,11 +10,11 @@ import (
 
 // Headers that pages of other origins may send and read. Cookies are not allowed: a page must have a credential.
 const (
-	corsRequest = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Turnstone-On-Disconnect, " +
+	corsRequestHeaders = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Turnstone-On-Disconnect, " +
 		"Traceparent, Tracestate, Turnstone-Session-Id, Turnstone-Tenant, " +
 		"X-API-Key, X-Request-Id, X-Stainless-Arch, X-Stainless-Helper-Method, X-Stainless-Lang, X-Stainless-OS, " +
 		"X-Stainless-Package-Version, X-Stainless-Retry-Count, X-Stainless-Runtime, X-Stainless-Runtime-Version, X-Stainless-Timeout" // what OpenAI's clients send
-	corsExpose = "ETag, Location, Retry-After, Turnstone-Plan-Hash, Turnstone-Result-Ref, Turnstone-Session-Id, Turnstone-Turn-Id, WWW-Authenticate, " +
+	corsExposedHeaders = "ETag, Location, Retry-After, Turnstone-Plan-Hash, Turnstone-Result-Ref, Turnstone-Session-Id, Turnstone-Turn-Id, WWW-Authenticate, " +
 		"X-Request-Id, X-Should-Retry, X-Trace-Id"
 	corsMaxAge = "600" // seconds
 )
@@ -30,7 +30,7 @@ func (g *guard) setCORS(h http.Header, r *http.Request, pathOrigins []string) {
 		origin = wildcard
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", corsExpose)
+	h.Set("Access-Control-Expose-Headers", corsExposedHeaders)
 }
 
 // isPreflight reports whether a request is a CORS preflight.
@@ -42,7 +42,7 @@ func isPreflight(r *http.Request) bool {
 func (s *httpServer) preflight(w http.ResponseWriter, r *http.Request) {
 	_, pattern := s.mux.Handler(withReference(r))
 	m, ok := s.paths[pattern]
-	headers := corsRequest
+	headers := corsRequestHeaders
 	if s.pathOrigins(r) != nil {
 		headers += ", " + webUIHeaders
 	}

@@ -82,9 +82,8 @@ func TestDoors(t *testing.T) {
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(v.Cancel(t.Context(), receipt.TurnID, agent.CancelRequest{})))
 	_, _, err = v.Message(t.Context(), "mine", receipt.TurnID, &agent.TurnRequest{Message: "x"})
 	require.NoError(t, err)
-	all := d.rt.Submitted()
-	require.Equal(t, "mine", all[len(all)-1].Channel)
-	require.Equal(t, "ann", all[len(all)-1].Sender)
+	require.Equal(t, "mine", d.lastSubmitted().Channel)
+	require.Equal(t, "ann", d.lastSubmitted().Sender)
 
 	// A caller without a credential finds nothing and may do nothing.
 	require.Equal(t, 204, d.send("POST", "/webhook", "").status)

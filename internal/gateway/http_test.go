@@ -47,6 +47,12 @@ func answerWith(text string) func(*gatewaytest.Runtime, agent.TurnID, agent.Turn
 	return func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, text) }
 }
 
+// lastSubmitted returns the envelope that was submitted last.
+func (d *testGateway) lastSubmitted() agent.Envelope {
+	all := d.rt.Submitted()
+	return all[len(all)-1]
+}
+
 type answer struct {
 	status int
 	header http.Header

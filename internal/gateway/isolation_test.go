@@ -55,8 +55,7 @@ func startWithTenants(t *testing.T) (d *testGateway, key agent.NewKey) {
 	d.rt.Emit("mine", gatewaytest.Status(agent.StatusRunning), agent.Event{
 		Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "mine", ToolName: "send_mail", Args: json.RawMessage(`{}`)},
 	}, gatewaytest.Status(agent.StatusWaiting))
-	made := decode[agent.NewKey](t, d.send("POST", "/v1/keys", `{"name":"mine"}`, acme...))
-	return d, made
+	return d, decode[agent.NewKey](t, d.send("POST", "/v1/keys", `{"name":"mine"}`, acme...))
 }
 
 // The response for another tenant's resource is that for an unknown one.

@@ -68,8 +68,7 @@ func TestTestChatIsAJob(t *testing.T) {
 	j, err = job.Parse([]byte(`{"version":"1.0","job_id":"j2","prompt":"go","timeout_sec":9,
 		"context":{"session_id":"s-2","agent":"analyst","workflow_state":{"a":1}}}`))
 	require.NoError(t, err)
-	all := d.rt.Submitted()
-	require.Equal(t, withCaller(j.Envelope("default"), all[len(all)-1]), all[len(all)-1])
+	require.Equal(t, withCaller(j.Envelope("default"), d.lastSubmitted()), d.lastSubmitted())
 }
 
 // Jobs of different tenants may have the same id.

@@ -21,6 +21,7 @@ func acceptedMedia(h http.Header) iter.Seq[string] {
 	}
 }
 
+// isRefused reports whether a media type of an Accept header has q=0.
 func isRefused(media string) bool {
 	_, params, err := mime.ParseMediaType(media)
 	if err != nil {

@@ -105,17 +105,17 @@ func TestEveryPathHasARequirement(t *testing.T) {
 	var open []string
 	for path, m := range s.paths {
 		for method, e := range m {
-			what := method + " " + path
-			n := e.required
+			route := method + " " + path
+			required := e.required
 			switch {
-			case n.public || n.anyCredential:
-				open = append(open, what)
-				require.Empty(t, n.actions, what)
+			case required.public || required.anyCredential:
+				open = append(open, route)
+				require.Empty(t, required.actions, route)
 			default:
-				require.NotEmpty(t, n.actions, "%s has no requirement", what)
+				require.NotEmpty(t, required.actions, "%s has no requirement", route)
 			}
-			for _, a := range n.actions {
-				require.Contains(t, agent.Actions(), a, what)
+			for _, a := range required.actions {
+				require.Contains(t, agent.Actions(), a, route)
 			}
 			try := func(credential string) int {
 				r := httptest.NewRequest(method, strings.NewReplacer("{", "", "}", "", "...", "").Replace(path), strings.NewReader("{}"))
@@ -126,24 +126,24 @@ func TestEveryPathHasARequirement(t *testing.T) {
 				s.ServeHTTP(w, r)
 				return w.Code
 			}
-			if n.public {
-				require.Equal(t, 200, try(""), what)
+			if required.public {
+				require.Equal(t, 200, try(""), route)
 				continue
 			}
-			require.Equal(t, 401, try(""), what)
-			require.Equal(t, 401, try("wrong"), what)
-			if !n.anyCredential {
-				require.Equal(t, 403, try("acme|nothing.at.all"), what)
+			require.Equal(t, 401, try(""), route)
+			require.Equal(t, 401, try("wrong"), route)
+			if !required.anyCredential {
+				require.Equal(t, 403, try("acme|nothing.at.all"), route)
 			}
-			for _, a := range n.actions { // a scope with a resource allows no action without resources
+			for _, a := range required.actions { // a scope with a resource allows no action without resources
 				if !access.Confinable(a) {
-					require.Equal(t, 403, try("acme|"+string(a)+":x,*:x"), what)
-					require.Equal(t, 403, try("*|"+string(a)+":x"), what)
+					require.Equal(t, 403, try("acme|"+string(a)+":x,*:x"), route)
+					require.Equal(t, 403, try("*|"+string(a)+":x"), route)
 				}
 			}
 			for _, a := range agent.Actions() { // other actions are not enough
-				if n.actions != nil && !strings.Contains(joinActions(n.actions), string(a)) {
-					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", what, a)
+				if required.actions != nil && !strings.Contains(joinActions(required.actions), string(a)) {
+					require.Equal(t, 403, try("acme|"+string(a)), "%s with %s", route, a)
 				}
 			}
 		}
@@ -206,13 +206,13 @@ func TestEveryCallHasARequirement(t *testing.T) {
 	for service, info := range g.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
 			method := "/" + service + "/" + m.Name
-			n, ok := grpcRequirements[method]
+			required, ok := grpcRequirements[method]
 			require.True(t, ok, "%s has no requirement", method)
 			stated[method] = true
-			if n.public || n.anyCredential {
+			if required.public || required.anyCredential {
 				open = append(open, method)
 			} else {
-				require.NotEmpty(t, n.actions, "%s has no requirement", method)
+				require.NotEmpty(t, required.actions, "%s has no requirement", method)
 			}
 			try := func(credential string) codes.Code {
 				ctx := t.Context()
@@ -229,15 +229,15 @@ func TestEveryCallHasARequirement(t *testing.T) {
 				}
 				return status.Code(stream.RecvMsg(&emptypb.Empty{}))
 			}
-			if n.public {
+			if required.public {
 				continue
 			}
 			require.Equal(t, codes.Unauthenticated, try(""), method)
 			require.Equal(t, codes.Unauthenticated, try("wrong"), method)
-			if !n.anyCredential {
+			if !required.anyCredential {
 				require.Equal(t, codes.PermissionDenied, try("acme|nothing.at.all"), method)
 			}
-			for _, a := range n.actions {
+			for _, a := range required.actions {
 				if !access.Confinable(a) {
 					require.Equal(t, codes.PermissionDenied, try("acme|"+string(a)+":x"), method)
 				}
@@ -256,11 +256,11 @@ func TestEveryCallHasARequirement(t *testing.T) {
 
 // A path or method without a requirement is closed to everybody, including operators and callers without authentication.
 func TestNoRequirementIsClosed(t *testing.T) {
-	var n requirement
+	var required requirement
 	for _, p := range []agent.Principal{
 		{Method: agent.MethodNone, Tenant: "*"}, {Method: agent.MethodKey, Tenant: "*", Scopes: []string{"*"}}, {},
 	} {
-		require.Equal(t, agent.CodeDenied, agent.CodeOf(n.check(identity{principal: p}, "GET /forgotten")))
+		require.Equal(t, agent.CodeDenied, agent.CodeOf(required.check(identity{principal: p}, "GET /forgotten")))
 	}
 	unidentified := callerOf(t.Context())
 	require.Equal(t, agent.CodeInternal, agent.CodeOf(unidentified.anonymous))

@@ -35,8 +35,7 @@ func TestRerunThroughGRPC(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []any{"t1", int64(2), "try"}, []any{r.GetRerunOf(), r.GetFromStep(), r.GetSessionId()})
 	require.Equal(t, []string{r.GetTurnId()}, header.Get("turnstone-turn-id"))
-	seen := d.rt.Submitted()
-	asked := seen[len(seen)-1]
+	asked := d.lastSubmitted()
 	require.Equal(t, []any{"grpc", "large", agent.TurnID("t1"), 2}, []any{asked.Channel, asked.Request.Model, asked.Request.Rerun.Of, asked.Request.Rerun.FromStep})
 	v, err := c.GetTurn(t.Context(), &pb.GetTurnRequest{TurnId: r.GetTurnId()})
 	require.NoError(t, err)
