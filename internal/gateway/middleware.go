@@ -71,10 +71,7 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	body, r := s.boundBody(w, r)
 	rec := &recorder{ResponseWriter: w, request: r, body: body}
-	id := r.Header.Get(requestIDHeader)
-	if !requestIDPattern.MatchString(id) {
-		id = uuid.NewString()
-	}
+	id := chooseRequestID(r)
 	h := w.Header()
 	h.Set(requestIDHeader, id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -109,6 +106,14 @@ func (s *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r = withReference(identified) // the mux sets its Pattern, which logRequest reads
 	s.mux.ServeHTTP(rec, r)
+}
+
+// chooseRequestID returns the id that the client gave to a request, or a new one.
+func chooseRequestID(r *http.Request) string {
+	if id := r.Header.Get(requestIDHeader); requestIDPattern.MatchString(id) {
+		return id
+	}
+	return uuid.NewString()
 }
 
 // withReference returns a request that the mux can route although its path holds a reference, artifact://… or cas://…. The mux would redirect

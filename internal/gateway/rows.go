@@ -74,12 +74,7 @@ func (s *httpServer) getData(c *Call, ref string) error {
 		return err
 	}
 	defer rows.close()
-	out := &bodyWriter{ctx: ctx, s: s, w: c.w, setHeader: func(h http.Header) {
-		h.Set("Content-Type", format.MediaType())
-		h.Set("Cache-Control", "no-store")
-		h["Vary"] = append([]string{"Accept"}, h["Vary"]...)
-		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": filename(ref, format)}))
-	}}
+	out := &bodyWriter{ctx: ctx, s: s, w: c.w, setHeader: func(h http.Header) { setDataHeader(h, ref, format) }}
 	if c.r.Method != http.MethodHead {
 		if err = dataset.Export(out, rows.openPass, format, options...); err != nil && rows.err != nil { // rows.err caused err
 			err = rows.err
@@ -94,6 +89,14 @@ func (s *httpServer) getData(c *Call, ref string) error {
 	default:
 		return s.abort(c.w, out, err)
 	}
+}
+
+// setDataHeader describes the rows of a result as a file that must not be stored.
+func setDataHeader(h http.Header, ref string, format dataset.Format) {
+	h.Set("Content-Type", format.MediaType())
+	h.Set("Cache-Control", "no-store")
+	h["Vary"] = append([]string{"Accept"}, h["Vary"]...)
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": filename(ref, format)}))
 }
 
 // rowSource opens the rows of a result for each pass of an export.
