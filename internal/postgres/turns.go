@@ -133,7 +133,7 @@ func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID st
 	}
 }
 
-const readChildrenAtWork = `
+const readUnfinishedChildren = `
 WITH RECURSIVE below (turn_id) AS (
 	SELECT turn_id FROM turns WHERE parent = $1 AND parent <> '' AND state IN ('queued', 'running')
 	UNION
@@ -141,9 +141,9 @@ WITH RECURSIVE below (turn_id) AS (
 )
 SELECT turn_id FROM below`
 
-// ChildrenAtWork returns the child turns of a turn, and theirs, that have not ended.
-func (s *TurnStore) ChildrenAtWork(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error) {
-	found, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readChildrenAtWork, id)
+// UnfinishedChildren returns the child turns of a turn, and theirs, that have not ended.
+func (s *TurnStore) UnfinishedChildren(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readUnfinishedChildren, id)
 	return found, mapError("list children at work", err)
 }
 

@@ -22,22 +22,22 @@ type InboxConfig struct {
 	Capacity       Capacity
 	Audit          Audit
 	Driver         Driver        // nil: every turn is durable
-	DirectChannels []string      // whose turns are direct unless the request or the agent says otherwise
-	IdleCheck      time.Duration // how long a follower waits for an event before it checks that the turn is driven; 0: 30 s
+	DirectChannels []string      // channels whose turns are direct unless the request or the agent sets another mode
+	IdleCheck      time.Duration // how long a follower waits for an event before it checks that something still runs the turn; 0: 30 s
 }
 
 // Driver runs direct turns in this process.
 type Driver interface {
-	// Submit records a checked request and runs its turn. If this process cannot run it, refused says why and nothing is recorded. A position above 0
-	// means that the turn waits for its session as a workflow.
-	Submit(ctx context.Context, req agent.TurnRequest, checked *Checked) (r agent.Receipt, position int, refused agent.Fallback, err error)
+	// Submit records a checked request and runs its turn. If this process cannot run the turn, Submit records nothing and returns the reason
+	// in fallback. If position is above 0, the turn waits for its session, as a workflow.
+	Submit(ctx context.Context, req agent.TurnRequest, checked *Checked) (r agent.Receipt, position int, fallback agent.Fallback, err error)
 }
 
-// Inbox is the one way to a turn: every door submits, follows, decides and cancels through it. It implements [agent.Inbox].
+// Inbox implements [agent.Inbox]: every API and channel submits, follows, decides and cancels turns through it.
 type Inbox struct {
 	InboxConfig
 
-	overloadReads *semaphore.Weighted // for requests that come while there is no capacity
+	overloadReads *semaphore.Weighted // bounds the reads for requests that arrive while there is no capacity
 }
 
 var _ agent.Inbox = (*Inbox)(nil)
@@ -67,24 +67,24 @@ func (b *Inbox) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelo
 	return b.submit(ctx, e)
 }
 
-// submission is a request on its way to becoming a turn.
+// submission is a request that is being accepted.
 type submission struct {
 	*Inbox
 
 	envelope agent.Envelope
-	req      agent.TurnRequest // the envelope's, with the turn's id
-	idField  string            // the field that chose the turn's id; empty: the id is new
+	req      agent.TurnRequest // the envelope's request, with the turn's id
+	idField  string            // the request field that the turn's id comes from; empty if the id is new
 
-	existing *agent.TurnState // the recorded turn with this id; nil: none was found
+	existing *agent.TurnState // the recorded turn with this id; nil if none was found
 	checked  *Checked
-	agent    string // that the turn is bound to
+	agent    string // the agent that the turn is bound to
 
 	mode       agent.Mode
-	modeSource string         // what chose the mode
-	fallback   agent.Fallback // why the turn is not direct, although it was to be
+	modeSource string         // one of the modeBy constants
+	fallback   agent.Fallback // why a turn that should be direct is not
 }
 
-// The fields by which a request chooses its turn's id.
+// The request fields that a turn's id can come from.
 const (
 	fieldTurnID = "turn_id"
 	fieldKey    = "idempotency_key"
@@ -99,7 +99,7 @@ func (b *Inbox) newSubmission(e agent.Envelope) *submission {
 		s.idField = fieldKey
 	}
 	s.req.Channel = cmp.Or(s.req.Channel, e.Channel)
-	// The id begins with the time, so that new rows are neighbours in every index.
+	// The id begins with the time, so that new rows are adjacent in every index.
 	s.req.TurnID = TurnIDOf(&s.req, uuid.Must(uuid.NewV7()).String())
 	s.req.IdempotencyKey = "" // the turn's id replaces it
 	if s.req.Context.Tenant == agent.DefaultTenant {
@@ -108,7 +108,7 @@ func (b *Inbox) newSubmission(e agent.Envelope) *submission {
 	return s
 }
 
-// submit is the way of every request. An error means that nothing was recorded or started.
+// submit is [Inbox.Submit] that also returns the turn's position in the queue of its session. After an error nothing was recorded or started.
 func (b *Inbox) submit(ctx context.Context, e agent.Envelope) (agent.Receipt, int, error) {
 	s := b.newSubmission(e)
 	if err := s.validateText(); err != nil {
@@ -135,13 +135,13 @@ func (s *submission) accept(ctx context.Context) (receipt agent.Receipt, positio
 	return receipt, position, err
 }
 
-// Bounds of texts that are kept with a turn as they are.
+// Bounds of texts that are stored with a turn unchanged.
 const (
 	maxUserBytes    = 1024
 	maxChannelBytes = 128
 )
 
-// validateText refuses texts that the store cannot keep.
+// validateText refuses a user id or channel that the store cannot keep.
 func (s *submission) validateText() error {
 	for _, f := range []struct {
 		field, text string
@@ -170,7 +170,7 @@ func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, err
 	switch {
 	case s.existing != nil:
 		return s.recordAndStart(ctx)
-	case known: // its workflow was started by hand a moment ago, and will record it
+	case known: // its workflow was started by hand a moment ago and has not recorded the turn yet
 		return s.joinedReceipt(), 0, nil
 	}
 	leave, err := s.enterLimits(ctx)
@@ -184,26 +184,26 @@ func (s *submission) admitAndStart(ctx context.Context) (agent.Receipt, int, err
 	return receipt, position, err
 }
 
-// start starts a new turn: in this process if the turn is to be direct and can be, else as a workflow.
+// start starts a new turn: in this process if its mode is direct and the process can run it, else as a workflow.
 func (s *submission) start(ctx context.Context) (agent.Receipt, int, error) {
 	if s.mode == agent.ModeDirect {
-		receipt, position, refused, err := s.Driver.Submit(ctx, s.req, s.checked)
-		if refused != "" || position > 0 {
-			s.mode, s.modeSource, s.fallback = agent.ModeDurable, modeByFallback, refused
+		receipt, position, fallback, err := s.Driver.Submit(ctx, s.req, s.checked)
+		if fallback != "" || position > 0 {
+			s.mode, s.modeSource, s.fallback = agent.ModeDurable, modeByFallback, fallback
 		}
-		if refused == "" {
+		if fallback == "" {
 			return receipt, position, err
 		}
 	}
 	return s.recordAndStart(ctx)
 }
 
-// recordAndStart records the turn, and then starts its workflow by its id. So a full queue is answered at once, messages of a session run in the
-// order in which they were accepted, and what is recorded runs, whatever becomes of this request. The receipt says so if nobody knows whether the turn
-// is recorded or started; an error means that neither is.
+// recordAndStart records the turn and then starts its workflow. Because the turn is recorded first, a full queue is reported at once, a
+// session's messages run in the order in which they were accepted, and a recorded turn runs even if this request is cut off. If the outcome of
+// either is unknown, the receipt has StartUnknown set. After an error the turn is neither recorded nor started.
 func (s *submission) recordAndStart(ctx context.Context) (agent.Receipt, int, error) {
 	receipt, req := s.joinedReceipt(), s.req
-	if s.existing != nil { // a request that joins may leave the session out
+	if s.existing != nil { // a request that joins need not name the session
 		req.SessionID = s.existing.Record.SessionID
 	}
 	begun, _, err := s.Turns.RecordTurn(ctx, req, BeginTurnInput{
@@ -223,7 +223,7 @@ func (s *submission) recordAndStart(ctx context.Context) (agent.Receipt, int, er
 	if begun.New {
 		begun.Turn.Summary = s.Turns.messageSummary(&req, &s.checked.Plan)
 	}
-	ctx = context.WithoutCancel(ctx) // the turn runs although the caller has left
+	ctx = context.WithoutCancel(ctx) // the recorded turn has to start even if the caller has gone
 	switch err := s.Turns.Runs.Start(ctx, begun.Turn); {
 	case err == nil:
 	case isStartRefused(err):

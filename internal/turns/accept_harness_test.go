@@ -21,9 +21,9 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// office is an inbox on a real database. It is also what else a request meets: the model, Temporal, the limits and
-// the trail.
-type office struct {
+// inboxHarness is an inbox on a real database. It is also the fake of everything else that a request meets: the model, Temporal, the
+// limits and the audit trail.
+type inboxHarness struct {
 	*turns.Inbox
 	t       *testing.T
 	store   *postgres.Store
@@ -32,34 +32,34 @@ type office struct {
 	acts    *turns.Turns
 	turns.Upkeep
 
-	mu       sync.Mutex
-	pool     *pgxpool.Pool
-	started  map[string]agent.TurnRequest
-	closed   map[string]bool  // workflows that have ended
-	busy     map[string]bool  // workflows that have a task to do
-	signals  map[string][]any // by workflow and signal: what they were told
-	admitted []agent.TurnID
-	left     []agent.TurnID // places that were given back
-	refuse   error          // of the limits
-	away     error          // of Temporal
-	answer   error          // of Temporal, for a turn that it has started
-	broken   int            // writes of the event log that fail
-	begins   []error        // of the store's next answers to Begin, which does its work first unless they are certain
-	trail    []agent.AuditRecord
+	mu            sync.Mutex
+	pool          *pgxpool.Pool
+	started       map[string]agent.TurnRequest
+	closed        map[string]bool  // workflows that have ended
+	busy          map[string]bool  // workflows that have a task to do
+	signals       map[string][]any // the arguments of signals, by workflow and signal
+	admitted      []agent.TurnID
+	returned      []agent.TurnID // the places that were given back
+	admitErr      error          // returned by Admit
+	temporalErr   error          // returned by all calls of Temporal
+	startErr      error          // returned by Start after it has started the turn
+	failingWrites int            // the number of writes of the event log that fail
+	beginErrs     []error        // the errors of the next calls of Begin; if the outcome is unknown, the call has its effect
+	audits        []agent.AuditRecord
 }
 
-func newOffice(t *testing.T, change ...func(o *office, c *turns.InboxConfig)) *office {
+func newInboxHarness(t *testing.T, change ...func(o *inboxHarness, c *turns.InboxConfig)) *inboxHarness {
 	t.Helper()
 	pool, store, log := database(t)
-	o := &office{
+	o := &inboxHarness{
 		t: t, store: store, log: log, pool: pool, started: map[string]agent.TurnRequest{},
-		closed: map[string]bool{}, busy: map[string]bool{}, signals: map[string][]any{}, catalog: newFakeCatalog(t, clerk("clerk")),
+		closed: map[string]bool{}, busy: map[string]bool{}, signals: map[string][]any{}, catalog: newFakeCatalog(t, agentPlan("clerk")),
 	}
 	set, err := middleware.NewSet(middleware.Builtin(0, nil)...)
 	require.NoError(t, err)
-	runs := temporal{o: o}
+	runs := fakeWorkflows{o: o}
 	o.acts, err = turns.New(turns.Config{
-		Registry: o.catalog, Models: o, Tools: &fakeTool{}, Middleware: set, Store: losingStore{o.store, o}, Log: breakingLog{o.log, o},
+		Registry: o.catalog, Models: o, Tools: &fakeTool{}, Middleware: set, Store: flakyStore{o.store, o}, Log: failingLog{o.log, o},
 		Blobs: &fakeBlobs{}, Runs: runs, Schemas: schema.New(), Knowledge: &fakeLibrary{},
 	})
 	require.NoError(t, err)
@@ -77,15 +77,15 @@ func newOffice(t *testing.T, change ...func(o *office, c *turns.InboxConfig)) *o
 	return o
 }
 
-// employ adds an agent.
-func (o *office) employ(name string, change func(*agent.Plan)) {
+// addAgent adds an agent to the catalog.
+func (o *inboxHarness) addAgent(name string, change func(*agent.Plan)) {
 	o.t.Helper()
-	p := clerk(name)
+	p := agentPlan(name)
 	change(&p)
 	o.catalog.put(p)
 }
 
-func clerk(name string) agent.Plan {
+func agentPlan(name string) agent.Plan {
 	return agent.Plan{
 		Agent: name, InstanceID: name + "@1", Models: []agent.PlanModel{{Profile: "p", Model: "m"}},
 		Tools: []agent.PlanTool{
@@ -94,53 +94,53 @@ func clerk(name string) agent.Plan {
 	}
 }
 
-func (o *office) Admit(_ context.Context, turn agent.TurnID, _, _, _ string, _ agent.RateLimits) (func(context.Context), error) {
+func (o *inboxHarness) Admit(_ context.Context, turn agent.TurnID, _, _, _ string, _ agent.RateLimits) (func(context.Context), error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.refuse != nil {
-		return nil, o.refuse
+	if o.admitErr != nil {
+		return nil, o.admitErr
 	}
 	o.admitted = append(o.admitted, turn)
 	return func(context.Context) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.left = append(o.left, turn)
+		o.returned = append(o.returned, turn)
 	}, nil
 }
 
-func (o *office) Record(r agent.AuditRecord) {
+func (o *inboxHarness) Record(r agent.AuditRecord) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.trail = append(o.trail, r)
+	o.audits = append(o.audits, r)
 }
 
-// noted is the last line of the trail, and how many there are.
-func (o *office) noted() (agent.AuditRecord, int) {
+// lastAudit returns the last record of the audit trail, and the number of records.
+func (o *inboxHarness) lastAudit() (agent.AuditRecord, int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.trail) == 0 {
+	if len(o.audits) == 0 {
 		return agent.AuditRecord{}, 0
 	}
-	return o.trail[len(o.trail)-1], len(o.trail)
+	return o.audits[len(o.audits)-1], len(o.audits)
 }
 
-func (o *office) places() int {
+func (o *inboxHarness) places() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.admitted)
 }
 
-func (o *office) input(id agent.TurnID) (agent.TurnRequest, bool) {
+func (o *inboxHarness) input(id agent.TurnID) (agent.TurnRequest, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	r, ok := o.started[id.WorkflowID()]
 	return r, ok
 }
 
-func (o *office) Model(context.Context, agent.PlanModel) (agent.Model, error) { return o, nil }
+func (o *inboxHarness) Model(context.Context, agent.PlanModel) (agent.Model, error) { return o, nil }
 
-// Generate answers with the names of the tools that it was told of.
-func (*office) Generate(_ context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+// Generate answers with the names of the tools in the request.
+func (*inboxHarness) Generate(_ context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	text := "tools:"
 	for i := range req.Tools {
 		text += " " + req.Tools[i].Name
@@ -151,8 +151,8 @@ func (*office) Generate(_ context.Context, req agent.ModelRequest, emit func(age
 	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop, Model: "m"}, nil
 }
 
-// ended waits for a turn's result.
-func (o *office) ended(id agent.TurnID) agent.AgentStepOutput {
+// waitForResult waits until a turn ends, and returns its output.
+func (o *inboxHarness) waitForResult(id agent.TurnID) agent.AgentStepOutput {
 	o.t.Helper()
 	for e, err := range o.log.Follow(o.t.Context(), string(id), 0) {
 		require.NoError(o.t, err)
@@ -164,60 +164,60 @@ func (o *office) ended(id agent.TurnID) agent.AgentStepOutput {
 	return agent.AgentStepOutput{}
 }
 
-// temporal is a server that starts and runs nothing.
-type temporal struct {
+// fakeWorkflows is a Temporal server that records starts and signals, and runs nothing.
+type fakeWorkflows struct {
 	turns.Runs // only the methods below are called
 
-	o *office
+	o *inboxHarness
 }
 
-func (f temporal) Start(_ context.Context, t turns.TurnRef) error {
+func (f fakeWorkflows) Start(_ context.Context, t turns.TurnRef) error {
 	f.o.mu.Lock()
 	defer f.o.mu.Unlock()
 	id := t.TurnID.WorkflowID()
-	if _, ok := f.o.started[id]; ok || f.o.away != nil {
-		return f.o.away
+	if _, ok := f.o.started[id]; ok || f.o.temporalErr != nil {
+		return f.o.temporalErr
 	}
 	f.o.started[id] = agent.TurnRequest{TurnID: t.TurnID, SessionID: t.SessionID, Context: agent.InvocationContext{Tenant: t.Tenant}}
-	return f.o.answer
+	return f.o.startErr
 }
 
-func (f temporal) Look(_ context.Context, id string) (turns.WorkflowState, error) {
+func (f fakeWorkflows) Look(_ context.Context, id string) (turns.WorkflowState, error) {
 	f.o.mu.Lock()
 	defer f.o.mu.Unlock()
 	_, ok := f.o.started[id]
 	return turns.WorkflowState{Exists: ok, Running: ok && !f.o.closed[id], Busy: f.o.busy[id]}, nil
 }
 
-func (f temporal) signal(id, name string, arg any) error {
+func (f fakeWorkflows) signal(id, name string, arg any) error {
 	f.o.mu.Lock()
 	defer f.o.mu.Unlock()
 	f.o.signals[id+" "+name] = append(f.o.signals[id+" "+name], arg)
 	return nil
 }
 
-func (f temporal) Ready(_ context.Context, id string) error { return f.signal(id, "ready", nil) }
+func (f fakeWorkflows) Ready(_ context.Context, id string) error { return f.signal(id, "ready", nil) }
 
-func (f temporal) Interrupt(_ context.Context, id string, c agent.CancelRequest) error {
+func (f fakeWorkflows) Interrupt(_ context.Context, id string, c agent.CancelRequest) error {
 	return f.signal(id, "cancel", c)
 }
 
-func (f temporal) Resolved(_ context.Context, id string, a *agent.Approval) error {
+func (f fakeWorkflows) Resolved(_ context.Context, id string, a *agent.Approval) error {
 	return f.signal(id, "resolved", a.ApprovalID)
 }
 
-// breakingLog is the event log with writes that fail.
-type breakingLog struct {
+// failingLog is the event log, with writes that can fail.
+type failingLog struct {
 	*pgstream.Log
 
-	o *office
+	o *inboxHarness
 }
 
-func (l breakingLog) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+func (l failingLog) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
 	l.o.mu.Lock()
-	breaks := l.o.broken > 0
+	breaks := l.o.failingWrites > 0
 	if breaks {
-		l.o.broken--
+		l.o.failingWrites--
 	}
 	l.o.mu.Unlock()
 	if breaks {
@@ -226,18 +226,18 @@ func (l breakingLog) Append(ctx context.Context, f agent.Fence, batch int64, eve
 	return l.Log.Append(ctx, f, batch, events)
 }
 
-// losingStore is the store with answers that get lost.
-type losingStore struct {
+// flakyStore is the store, with a Begin whose answers can be lost.
+type flakyStore struct {
 	*postgres.Store
 
-	o *office
+	o *inboxHarness
 }
 
-func (s losingStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun, error) {
+func (s flakyStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun, error) {
 	s.o.mu.Lock()
 	var lost error
-	if len(s.o.begins) > 0 {
-		lost, s.o.begins = s.o.begins[0], s.o.begins[1:]
+	if len(s.o.beginErrs) > 0 {
+		lost, s.o.beginErrs = s.o.beginErrs[0], s.o.beginErrs[1:]
 	}
 	s.o.mu.Unlock()
 	if lost != nil && !errors.Is(lost, agent.ErrOutcomeUnknown) {
@@ -250,13 +250,13 @@ func (s losingStore) Begin(ctx context.Context, r agent.TurnRecord) (agent.Begun
 	return begun, err
 }
 
-// holder is a caller with a key of acme.
-func holder(scopes ...string) agent.Principal {
+// keyCaller returns a caller who has an API key of the tenant acme.
+func keyCaller(scopes ...string) agent.Principal {
 	return agent.Principal{Method: agent.MethodKey, Tenant: "acme", Subject: "u1", Scopes: slices.Concat([]string{"turns.read"}, scopes), Credential: "k1"}
 }
 
-// hello is a request of acme.
-func hello(change func(*agent.TurnRequest)) agent.TurnRequest {
+// helloRequest returns a request of the tenant acme.
+func helloRequest(change func(*agent.TurnRequest)) agent.TurnRequest {
 	r := agent.TurnRequest{Message: "hello", Context: agent.InvocationContext{Tenant: "acme", UserID: "u1"}}
 	if change != nil {
 		change(&r)

@@ -18,7 +18,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// detail is what the trail says of a turn.
+// detail returns the detail of an audit record.
 func detail(t *testing.T, r *agent.AuditRecord) map[string]any {
 	t.Helper()
 	var d map[string]any
@@ -26,12 +26,12 @@ func detail(t *testing.T, r *agent.AuditRecord) map[string]any {
 	return d
 }
 
-func TestWhoMayHaveATurn(t *testing.T) {
-	o := newOffice(t)
-	o.employ("judge", func(*agent.Plan) {})
-	elsewhere := holder("turns.run")
+func TestAuthorisation(t *testing.T) {
+	o := newInboxHarness(t)
+	o.addAgent("judge", func(*agent.Plan) {})
+	elsewhere := keyCaller("turns.run")
 	elsewhere.Tenant = "other"
-	everywhere := holder("*")
+	everywhere := keyCaller("*")
 	everywhere.Tenant = agent.AnyTenant
 	cases := map[string]struct {
 		who   agent.Principal
@@ -40,12 +40,12 @@ func TestWhoMayHaveATurn(t *testing.T) {
 	}{
 		"the runtime itself":             {agent.Principal{}, "judge", ""},
 		"nothing configured":             {agent.Principal{Method: agent.MethodNone, Tenant: agent.AnyTenant}, "judge", ""},
-		"everything":                     {holder("*"), "judge", ""},
-		"the agent":                      {holder("turns.run:judge"), "judge", ""},
-		"another agent":                  {holder("turns.run:clerk"), "judge", agent.CodeDenied},
-		"the agent that routing chooses": {holder("turns.run:clerk"), "", ""},
-		"not the one that it chooses":    {holder("turns.run:judge"), "", agent.CodeDenied},
-		"no scope for it":                {holder(), "clerk", agent.CodeDenied},
+		"everything":                     {keyCaller("*"), "judge", ""},
+		"the agent":                      {keyCaller("turns.run:judge"), "judge", ""},
+		"another agent":                  {keyCaller("turns.run:clerk"), "judge", agent.CodeDenied},
+		"the agent that routing chooses": {keyCaller("turns.run:clerk"), "", ""},
+		"not the one that it chooses":    {keyCaller("turns.run:judge"), "", agent.CodeDenied},
+		"no scope for it":                {keyCaller(), "clerk", agent.CodeDenied},
 		"of another tenant":              {elsewhere, "clerk", agent.CodeDenied},
 		"of every tenant":                {everywhere, "clerk", ""},
 	}
@@ -53,10 +53,10 @@ func TestWhoMayHaveATurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			places := o.places()
 			r, err := o.Submit(t.Context(), agent.Envelope{
-				Channel: "http", Principal: c.who, RequestID: "r-" + name, Request: hello(func(r *agent.TurnRequest) { r.Agent = c.agent }),
+				Channel: "http", Principal: c.who, RequestID: "r-" + name, Request: helloRequest(func(r *agent.TurnRequest) { r.Agent = c.agent }),
 			})
 			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
-			line, _ := o.noted()
+			line, _ := o.lastAudit()
 			require.Equal(t, agent.ActionTurnsRun, line.Action)
 			require.Equal(t, "r-"+name, line.RequestID)
 			require.Equal(t, "acme", line.Tenant)
@@ -68,7 +68,7 @@ func TestWhoMayHaveATurn(t *testing.T) {
 				require.Equal(t, agent.AuditDenied, line.Outcome)
 				require.Equal(t, "denied", d["error"])
 				require.NotContains(t, d, "turn_id")
-				require.Equal(t, places, o.places(), "who is refused takes no place")
+				require.Equal(t, places, o.places(), "a refused request takes no place")
 				return
 			}
 			require.Equal(t, agent.AuditAllowed, line.Outcome)
@@ -80,9 +80,9 @@ func TestWhoMayHaveATurn(t *testing.T) {
 	}
 }
 
-// TestBadRequestsAreNoBusinessOfTheTrail: nor of the limits.
-func TestBadRequestsAreNoBusinessOfTheTrail(t *testing.T) {
-	o := newOffice(t)
+// TestInvalidRequests: an invalid request is neither audited nor counted against limits.
+func TestInvalidRequests(t *testing.T) {
+	o := newInboxHarness(t)
 	for _, change := range []func(*agent.TurnRequest){
 		func(r *agent.TurnRequest) { r.Message = "" },
 		func(r *agent.TurnRequest) { r.Agent = "nobody" },
@@ -92,42 +92,42 @@ func TestBadRequestsAreNoBusinessOfTheTrail(t *testing.T) {
 		func(r *agent.TurnRequest) { r.Channel = "a\nb" },
 		func(r *agent.TurnRequest) { r.Channel = strings.Repeat("c", 129) },
 	} {
-		_, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: hello(change)})
+		_, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: helloRequest(change)})
 		require.Error(t, err)
 	}
-	_, lines := o.noted()
+	_, lines := o.lastAudit()
 	require.Zero(t, lines)
 	require.Zero(t, o.places())
 }
 
-func TestRefusedForWantOfAPlace(t *testing.T) {
-	o := newOffice(t)
-	o.refuse = &agent.Error{
+func TestRefusedByLimits(t *testing.T) {
+	o := newInboxHarness(t)
+	o.admitErr = &agent.Error{
 		Code: agent.CodeRateLimited, RetryAfter: time.Minute,
 		Err: agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundRequestsPerMinute, Limit: 1, Used: 1},
 	}
 	for _, session := range []agent.SessionID{"", "s"} {
 		for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
-			_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) {
+			_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) {
 				r.SessionID, r.Mode, r.TurnID = session, mode, agent.TurnID("t-"+string(mode)+string(session))
 			})})
-			require.ErrorIs(t, err, o.refuse)
+			require.ErrorIs(t, err, o.admitErr)
 			_, err = o.store.Turn(t.Context(), agent.TurnID("t-"+string(mode)+string(session)))
 			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing is recorded")
 		}
 	}
 	require.Empty(t, o.started)
-	line, lines := o.noted()
+	line, lines := o.lastAudit()
 	require.Equal(t, 4, lines)
 	require.Equal(t, agent.AuditDenied, line.Outcome)
 	require.Equal(t, "user requests_per_minute", detail(t, &line)["bound"])
 }
 
-// TestKnownTurnsNeedNoPlace: a request that comes again joins its turn, whatever the limits say by now.
+// TestKnownTurnsNeedNoPlace: a repeated request joins its turn even if a limit has been reached meanwhile.
 func TestKnownTurnsNeedNoPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*agent.TurnRequest)
-		begun  bool // its workflow has begun it
+		begun  bool // its workflow has recorded it
 	}{
 		"in a session":            {func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" }, false},
 		"by key":                  {func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" }, false},
@@ -136,8 +136,8 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 		"direct, and over by now": {func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t1", agent.ModeDirect }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOffice(t)
-			e := agent.Envelope{Channel: "http", Principal: holder("*"), Request: hello(c.change)}
+			o := newInboxHarness(t)
+			e := agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(c.change)}
 			first, err := o.Submit(t.Context(), e)
 			require.NoError(t, err)
 			require.False(t, first.Joined)
@@ -147,36 +147,36 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 				require.NoError(t, err)
 			}
 			if e.Request.Mode == agent.ModeDirect {
-				o.ended(first.TurnID)
+				o.waitForResult(first.TurnID)
 			}
-			o.refuse = errors.New("full")
+			o.admitErr = errors.New("full")
 			again, err := o.Submit(t.Context(), e)
 			require.NoError(t, err)
 			require.True(t, again.Joined)
 			again.Joined = false
 			require.Equal(t, first, again)
 			require.Equal(t, 1, o.places())
-			line, lines := o.noted()
+			line, lines := o.lastAudit()
 			require.Equal(t, 2, lines)
 			require.Equal(t, true, detail(t, &line)["joined"])
 
 			o.catalog.put(agent.Plan{Agent: "clerk"}) // has no model any more
 			_, err = o.Submit(t.Context(), e)
-			require.NoError(t, err, "what is recorded is joined although it would be refused now")
+			require.NoError(t, err, "the recorded turn is joined, although the request would now be refused")
 		})
 	}
 }
 
-// TestTheFirstRequestStands: a later one with the same id may come from a caller with more rights, and lends them to nobody.
+// TestTheFirstRequestStands: a later request with the same id does not change the turn, even if its caller has more rights.
 func TestTheFirstRequestStands(t *testing.T) {
-	o := newOffice(t)
-	o.away = errors.New("no server")
-	req := hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" })
-	first, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("turns.run", "tools.use:look"), Request: req})
+	o := newInboxHarness(t)
+	o.temporalErr = errors.New("no server")
+	req := helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" })
+	first, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("turns.run", "tools.use:look"), Request: req})
 	require.NoError(t, err)
-	require.True(t, first.StartUnknown, "recorded, and not started")
-	o.away = nil
-	r, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: req})
+	require.True(t, first.StartUnknown, "the turn is recorded and not started")
+	o.temporalErr = nil
+	r, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: req})
 	require.NoError(t, err)
 	require.Equal(t, agent.SessionID("s"), r.SessionID)
 	input, ok := o.input("t1")
@@ -198,18 +198,18 @@ func TestToolsOfTheCredential(t *testing.T) {
 		want string
 	}{
 		"the runtime itself": {agent.Principal{}, nil, "tools: look pay"},
-		"not confined":       {holder("turns.run", "tools.use"), nil, "tools: look pay"},
+		"not confined":       {keyCaller("turns.run", "tools.use"), nil, "tools: look pay"},
 		"a request's own":    {agent.Principal{}, []string{"pay"}, "tools: pay"},
-		"confined":           {holder("turns.run", "tools.use:lo*"), nil, "tools: look"},
-		"both":               {holder("turns.run", "tools.use:lo*"), []string{"pay", "look"}, "tools: look"},
-		"it cannot raise":    {holder("turns.run", "tools.use:lo*"), []string{"*"}, "tools: look"},
-		"none":               {holder("turns.run"), nil, "tools:"},
+		"confined":           {keyCaller("turns.run", "tools.use:lo*"), nil, "tools: look"},
+		"both":               {keyCaller("turns.run", "tools.use:lo*"), []string{"pay", "look"}, "tools: look"},
+		"it cannot raise":    {keyCaller("turns.run", "tools.use:lo*"), []string{"*"}, "tools: look"},
+		"none":               {keyCaller("turns.run"), nil, "tools:"},
 	}
 	for name, c := range cases {
 		for _, mode := range []agent.Mode{agent.ModeDirect, agent.ModeDurable} {
 			t.Run(name+" "+string(mode), func(t *testing.T) {
-				o := newOffice(t)
-				r, err := o.Submit(t.Context(), agent.Envelope{Principal: c.who, Request: hello(func(r *agent.TurnRequest) {
+				o := newInboxHarness(t)
+				r, err := o.Submit(t.Context(), agent.Envelope{Principal: c.who, Request: helloRequest(func(r *agent.TurnRequest) {
 					r.Mode = mode
 					if c.asks != nil {
 						r.Limits = &agent.Limits{Tools: c.asks, ModelCalls: 7}
@@ -220,22 +220,22 @@ func TestToolsOfTheCredential(t *testing.T) {
 					input, _ := o.input(r.TurnID)
 					begun, err := o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: r.TurnID.WorkflowID(), RunID: "run"})
 					require.NoError(t, err)
-					require.Nil(t, begun.Limits.Tools, "the workflow need not know")
+					require.Nil(t, begun.Limits.Tools, "the workflow does not get the tools")
 					_, err = o.acts.CallModel(t.Context(), turns.CallModelInput{TurnID: r.TurnID, Step: 1})
 					require.NoError(t, err)
 					_, err = o.acts.Finish(t.Context(), turns.StoreTurnInput{TurnID: r.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 					require.NoError(t, err)
 				}
-				require.Equal(t, c.want, o.ended(r.TurnID).Output)
+				require.Equal(t, c.want, o.waitForResult(r.TurnID).Output)
 			})
 		}
 	}
 }
 
 func TestDirectOrDurable(t *testing.T) {
-	o := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.DirectChannels = []string{"chat"} })
-	o.employ("quick", func(p *agent.Plan) { p.Mode = agent.ModeDirect })
-	o.employ("slow", func(p *agent.Plan) { p.Mode = agent.ModeDurable })
+	o := newInboxHarness(t, func(_ *inboxHarness, c *turns.InboxConfig) { c.DirectChannels = []string{"chat"} })
+	o.addAgent("quick", func(p *agent.Plan) { p.Mode = agent.ModeDirect })
+	o.addAgent("slow", func(p *agent.Plan) { p.Mode = agent.ModeDurable })
 	cases := map[string]struct {
 		request        agent.Mode
 		agent, channel string
@@ -252,16 +252,16 @@ func TestDirectOrDurable(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, err := o.Submit(t.Context(), agent.Envelope{Channel: c.channel, Request: hello(func(r *agent.TurnRequest) { r.Agent, r.Mode = c.agent, c.request })})
+			r, err := o.Submit(t.Context(), agent.Envelope{Channel: c.channel, Request: helloRequest(func(r *agent.TurnRequest) { r.Agent, r.Mode = c.agent, c.request })})
 			require.NoError(t, err)
-			line, _ := o.noted()
+			line, _ := o.lastAudit()
 			d := detail(t, &line)
 			require.Equal(t, string(c.want), d["mode"])
 			require.Equal(t, c.by, d["mode_by"])
 			_, started := o.input(r.TurnID)
 			require.Equal(t, c.want == agent.ModeDurable, started)
 			if c.want == agent.ModeDirect {
-				o.ended(r.TurnID)
+				o.waitForResult(r.TurnID)
 				turn, err := o.store.Turn(t.Context(), r.TurnID)
 				require.NoError(t, err)
 				require.Equal(t, agent.ModeDirect, turn.Record.Mode)
@@ -269,21 +269,21 @@ func TestDirectOrDurable(t *testing.T) {
 		})
 	}
 
-	// Where a direct turn has to wait for its session, it does so as a workflow; and where there is no driver there are no direct turns.
-	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
+	// A direct turn that has to wait for its session waits as a workflow, and without a driver there are no direct turns.
+	_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
 	require.NoError(t, err)
-	waiting, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
+	waiting, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
 	require.NoError(t, err)
 	require.Equal(t, agent.FallbackSession, o.fallback(waiting.TurnID))
-	line, _ := o.noted()
+	line, _ := o.lastAudit()
 	require.Equal(t, "durable", detail(t, &line)["mode"])
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
-	alone := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.Driver = nil })
-	r, err := alone.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Mode = agent.ModeDirect })})
+	alone := newInboxHarness(t, func(_ *inboxHarness, c *turns.InboxConfig) { c.Driver = nil })
+	r, err := alone.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.Mode = agent.ModeDirect })})
 	require.NoError(t, err)
 	_, started := alone.input(r.TurnID)
 	require.True(t, started)
-	line, _ = alone.noted()
+	line, _ = alone.lastAudit()
 	require.Equal(t, "fallback", detail(t, &line)["mode_by"])
 	require.Equal(t, agent.FallbackWorker, alone.fallback(r.TurnID))
 	begun, err := alone.acts.Begin(t.Context(), agent.TurnRequest{TurnID: r.TurnID, Context: agent.InvocationContext{Tenant: "acme"}},
@@ -293,13 +293,13 @@ func TestDirectOrDurable(t *testing.T) {
 	for e, err := range alone.log.Follow(t.Context(), string(r.TurnID), 0) {
 		require.NoError(t, err)
 		require.Equal(t, agent.StatusRunning, e.Status)
-		require.Equal(t, agent.FallbackWorker.Reason(), e.Reason, "the first event says why")
+		require.Equal(t, agent.FallbackWorker.Reason(), e.Reason, "the first event has the reason")
 		break
 	}
 }
 
-// fallback returns why a turn is not direct.
-func (o *office) fallback(id agent.TurnID) agent.Fallback {
+// fallback returns the recorded reason why a turn is not direct.
+func (o *inboxHarness) fallback(id agent.TurnID) agent.Fallback {
 	o.t.Helper()
 	turn, err := o.store.Turn(o.t.Context(), id)
 	require.NoError(o.t, err)
@@ -307,23 +307,23 @@ func (o *office) fallback(id agent.TurnID) agent.Fallback {
 	return turn.Record.Fallback
 }
 
-// TestWhoseTurnItIs: an id or a key joins the turn of the same request and no other.
-func TestWhoseTurnItIs(t *testing.T) {
-	o := newOffice(t)
-	o.employ("judge", func(*agent.Plan) {})
+// TestJoinOnlyTheSameRequest: an id or an idempotency key joins only the turn of the same request.
+func TestJoinOnlyTheSameRequest(t *testing.T) {
+	o := newInboxHarness(t)
+	o.addAgent("judge", func(*agent.Plan) {})
 	key := func(change func(*agent.TurnRequest)) agent.Envelope {
-		r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" })
+		r := helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", "s" })
 		r.Limits, r.OutputSchema = &agent.Limits{ToolCalls: 5}, json.RawMessage(`{"type":"object","properties":{"n":{"maximum":1}}}`)
 		if change != nil {
 			change(&r)
 		}
-		return agent.Envelope{Principal: holder("*"), Request: r}
+		return agent.Envelope{Principal: keyCaller("*"), Request: r}
 	}
 	first, err := o.Submit(t.Context(), key(nil))
 	require.NoError(t, err)
 	reordered := json.RawMessage(`{"properties": {"n": {"maximum": 1.0}}, "type": "object"}`)
 	confined := key(nil)
-	confined.Principal = holder("turns.run:judge")
+	confined.Principal = keyCaller("turns.run:judge")
 	confined.Request.Agent = "judge"
 	byID := confined
 	byID.Request.TurnID, byID.Request.IdempotencyKey = first.TurnID, ""
@@ -371,85 +371,85 @@ func TestWhoseTurnItIs(t *testing.T) {
 	require.Equal(t, 1, o.places())
 }
 
-// TestIDsOfKeysAreNotTaken: what another tenant's key will stand for cannot be taken before.
+// TestIDsOfKeysAreNotTaken: a caller cannot occupy the turn id of another tenant's idempotency key.
 func TestIDsOfKeysAreNotTaken(t *testing.T) {
-	o := newOffice(t)
-	r := hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "order-1" })
+	o := newInboxHarness(t)
+	r := helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey = "order-1" })
 	id := turns.TurnIDOf(&r, "")
-	byID := hello(func(r *agent.TurnRequest) { r.TurnID = id })
-	thief := holder("*")
+	byID := helloRequest(func(r *agent.TurnRequest) { r.TurnID = id })
+	thief := keyCaller("*")
 	thief.Tenant, byID.Context.Tenant = "other", "other"
 	_, err := o.Submit(t.Context(), agent.Envelope{Principal: thief, Request: byID})
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
 	require.Equal(t, "turn_id", agent.FailureOf(err).Field)
 
-	first, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: r})
+	first, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: r})
 	require.NoError(t, err)
 	require.Equal(t, id, first.TurnID)
 	byID.Context.Tenant = "acme"
-	again, err := o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: byID})
+	again, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: byID})
 	require.NoError(t, err)
-	require.True(t, again.Joined, "its own tenant joins it")
+	require.True(t, again.Joined, "a request of the same tenant joins it")
 	byID.TurnID = agent.TurnID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("x")).String())
 	_, err = o.Submit(t.Context(), agent.Envelope{Request: byID})
-	require.NoError(t, err, "tenants are not kept apart: there is nobody to steal from")
+	require.NoError(t, err, "the caller may act for any tenant")
 	byID.TurnID = agent.TurnID(uuid.NewString())
-	_, err = o.Submit(t.Context(), agent.Envelope{Principal: holder("*"), Request: byID})
-	require.NoError(t, err, "an id of another kind")
+	_, err = o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: byID})
+	require.NoError(t, err, "an id of another form")
 }
 
-// TestMessages go the way of all requests.
+// TestMessages: a message to a running turn is submitted like any request.
 func TestMessages(t *testing.T) {
-	o := newOffice(t)
-	o.employ("judge", func(*agent.Plan) {})
-	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.Agent = "judge" })})
+	o := newInboxHarness(t)
+	o.addAgent("judge", func(*agent.Plan) {})
+	first, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.Agent = "judge" })})
 	require.NoError(t, err)
 	input, _ := o.input(first.TurnID)
 	_, err = o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
 	require.NoError(t, err)
-	e := agent.Envelope{Channel: "ws", Principal: holder("turns.run:clerk"), RequestID: "r1", Request: agent.TurnRequest{Message: "and?"}}
+	e := agent.Envelope{Channel: "ws", Principal: keyCaller("turns.run:clerk"), RequestID: "r1", Request: agent.TurnRequest{Message: "and?"}}
 	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
-	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "its agent is the turn's")
-	e.Principal = holder("turns.run:judge")
+	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "the agent is that of the turn")
+	e.Principal = keyCaller("turns.run:judge")
 	r, position, err := o.MessageFrom(t.Context(), first.TurnID, e)
 	require.NoError(t, err)
 	require.Equal(t, first.SessionID, r.SessionID)
 	require.Equal(t, 1, position)
 	require.Equal(t, 2, o.places())
-	line, _ := o.noted()
+	line, _ := o.lastAudit()
 	require.Equal(t, "agent/judge", line.Resource)
 	require.Equal(t, "ws", line.Channel)
 	t2, err := o.store.Turn(t.Context(), r.TurnID)
 	require.NoError(t, err)
-	require.Equal(t, []string{}, t2.Record.Limits.Tools, "a credential without tools has none here either")
-	o.refuse = agent.Errorf(agent.CodeRateLimited, "", "full")
+	require.Equal(t, []string{}, t2.Record.Limits.Tools, "the limits of the credential apply")
+	o.admitErr = agent.Errorf(agent.CodeRateLimited, "", "full")
 	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
-	require.ErrorIs(t, err, o.refuse)
+	require.ErrorIs(t, err, o.admitErr)
 }
 
-// TestWhatDoesNotBeginGivesItsPlaceBack, where that is certain.
-func TestWhatDoesNotBeginGivesItsPlaceBack(t *testing.T) {
-	o := newOffice(t)
+// TestRefusedTurnsGivePlacesBack: a turn that certainly does not begin gives its place back.
+func TestRefusedTurnsGivePlacesBack(t *testing.T) {
+	o := newInboxHarness(t)
 	submit := func(change func(*agent.TurnRequest)) error {
-		_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(change)})
+		_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(change)})
 		return err
 	}
 	require.NoError(t, submit(func(r *agent.TurnRequest) { r.SessionID = "s" }))
 	for i, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		err := submit(func(r *agent.TurnRequest) { r.SessionID, r.OnBusy, r.Mode = "s", agent.OnBusyReject, mode })
 		require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
-		require.Len(t, o.left, i+1)
-		require.Equal(t, o.admitted[i+1], o.left[i])
+		require.Len(t, o.returned, i+1)
+		require.Equal(t, o.admitted[i+1], o.returned[i])
 	}
-	o.away = agent.Errorf(agent.CodeUnavailable, "", "away")
+	o.temporalErr = agent.Errorf(agent.CodeUnavailable, "", "away")
 	require.NoError(t, submit(nil))
-	require.Len(t, o.left, 2, "it is recorded, and will be started")
+	require.Len(t, o.returned, 2, "the turn is recorded and will be started")
 }
 
-// bounded has an inbox count turns at once with the real limits on the real database.
-func bounded(t *testing.T, atOnce int) func(*office, *turns.InboxConfig) {
+// bounded returns an inbox change that enforces limits on concurrent turns with the real store.
+func bounded(t *testing.T, atOnce int) func(*inboxHarness, *turns.InboxConfig) {
 	t.Helper()
-	return func(o *office, c *turns.InboxConfig) {
+	return func(o *inboxHarness, c *turns.InboxConfig) {
 		g, err := admission.New(admission.Config{
 			Store: o.store, Defaults: admission.Bounds{Tenant: agent.Bound{ConcurrentTurns: atOnce}},
 			End: func(ctx context.Context, id agent.TurnID) (bool, error) { return o.acts.EndOrphan(ctx, id) },
@@ -459,16 +459,16 @@ func bounded(t *testing.T, atOnce int) func(*office, *turns.InboxConfig) {
 	}
 }
 
-// TestTogetherWithinTheBound: however many requests come at the same time no more turns begin than the bound allows.
-func TestTogetherWithinTheBound(t *testing.T) {
+// TestConcurrentRequestsStayWithinTheBound: of any number of concurrent requests, no more turns begin than the limit allows.
+func TestConcurrentRequestsStayWithinTheBound(t *testing.T) {
 	const bound = 5
-	o := newOffice(t, bounded(t, bound))
+	o := newInboxHarness(t, bounded(t, bound))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var in []agent.TurnID
 	for i := range 40 {
 		wg.Go(func() {
-			r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) {
+			r, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) {
 				r.TurnID = agent.TurnID(fmt.Sprint("t", i/2)) // each twice
 				r.SessionID = agent.SessionID(fmt.Sprint("s", i/2))
 			})})
@@ -484,7 +484,7 @@ func TestTogetherWithinTheBound(t *testing.T) {
 	}
 	wg.Wait()
 	require.Len(t, in, bound)
-	another := agent.Envelope{Request: hello(nil)}
+	another := agent.Envelope{Request: helloRequest(nil)}
 	_, err := o.Submit(t.Context(), another)
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
 	require.ErrorAs(t, err, new(agent.AdmissionRefused))

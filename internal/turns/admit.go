@@ -8,9 +8,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Admission holds turns to the limits of tenants, users and agents; admission.Gate does.
+// Admission enforces the limits of tenants, users and agents. It is implemented by admission.Gate.
 type Admission interface {
-	// Admit takes a place for a turn. A refusal is [agent.CodeRateLimited]. leave, never nil, gives back the place of a turn that does not begin.
+	// Admit takes a place for a turn, or refuses with [agent.CodeRateLimited]. leave, which is never nil, gives the place back if the turn does
+	// not begin.
 	Admit(
 		ctx context.Context, turn agent.TurnID, tenant, user, agentName string, doc agent.RateLimits,
 	) (leave func(context.Context), err error)
@@ -22,16 +23,16 @@ const (
 	modeByAgent    = "agent"
 	modeByChannel  = "channel"
 	modeByDefault  = "default"
-	modeByFallback = "fallback" // the turn was to be direct and could not be
+	modeByFallback = "fallback" // the turn should be direct, but this process cannot run it
 )
 
-// chooseMode decides how the turn is driven: as the request says, else the agent, else the channel, else as a workflow.
-func (s *submission) chooseMode(ofAgent agent.Mode) {
+// chooseMode sets the mode of the turn: that of the request, else of the agent, else of the channel, else durable.
+func (s *submission) chooseMode(agentMode agent.Mode) {
 	switch {
 	case s.req.Mode != "":
 		s.mode, s.modeSource = s.req.Mode, modeByRequest
-	case ofAgent != "":
-		s.mode, s.modeSource = ofAgent, modeByAgent
+	case agentMode != "":
+		s.mode, s.modeSource = agentMode, modeByAgent
 	case slices.Contains(s.DirectChannels, s.req.Channel):
 		s.mode, s.modeSource = agent.ModeDirect, modeByChannel
 	default:
@@ -42,7 +43,7 @@ func (s *submission) chooseMode(ofAgent agent.Mode) {
 	}
 }
 
-// authorise refuses a caller who may not run the chosen agent in the request's tenant. The door has checked the rest.
+// authorise refuses a caller who may not run the chosen agent in the request's tenant. The API has checked all other rights.
 func (s *submission) authorise() error {
 	caller, tenant := &s.envelope.Principal, s.req.Context.TenantName()
 	if !caller.Trusted() && caller.Tenant != agent.AnyTenant && caller.Tenant != tenant {
@@ -54,21 +55,22 @@ func (s *submission) authorise() error {
 	return nil
 }
 
-// limits returns the limits of the request, bounded to the tools that the credential allows; nil if there are none.
+// limits returns the limits of the request, restricted to the tools that the credential allows. It returns nil if neither sets any.
 func (s *submission) limits() *agent.Limits {
-	given, allowed := s.envelope.Request.Limits, s.envelope.Principal.ToolLimits()
+	requested, allowed := s.envelope.Request.Limits, s.envelope.Principal.ToolLimits()
 	if allowed == nil {
-		return given
+		return requested
 	}
 	var limits agent.Limits
-	if given != nil {
-		limits = *given
+	if requested != nil {
+		limits = *requested
 	}
 	limits = limits.Lower(&agent.Limits{Tools: allowed})
 	return &limits
 }
 
-// enterLimits takes a place within the limits. It comes last before the turn is recorded, so that a request refused for another reason does not count.
+// enterLimits takes a place within the limits. It is the last check before the turn is recorded, so that a request that is refused for another
+// reason does not count.
 func (s *submission) enterLimits(ctx context.Context) (leave func(context.Context), err error) {
 	user := cmp.Or(s.envelope.Principal.Subject, s.req.Context.UserID)
 	return s.Admission.Admit(ctx, s.req.TurnID, s.req.Context.TenantName(), user, s.agent, s.checked.Plan.RateLimits)

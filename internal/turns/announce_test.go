@@ -8,8 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestBeginIsStored: what viewers see of a turn that begins is stored with BeginTurn, before the workflow task that records it can end. The log
-// would take a quarter of a second.
+// TestBeginIsStored: the events of a turn that begins are stored when BeginTurn returns. The log alone would take a quarter of a second.
 func TestBeginIsStored(t *testing.T) {
 	for name, c := range map[string]struct {
 		calls   agent.ModelCalls

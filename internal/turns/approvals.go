@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// RequestApproval records that calls of a step wait for a person, and announces it in the log. Idempotent.
+// RequestApproval records that calls of a step wait for a person, and emits the events that say so. It is idempotent.
 func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (out RequestApprovalResult, err error) {
 	ctx, done := ts.watch(ctx, "RequestApproval", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -31,9 +31,9 @@ func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (
 		p := &saved[i]
 		out.Pending = append(out.Pending, agent.PendingApproval{ApprovalID: p.ApprovalID, CallID: p.CallID, ToolName: p.ToolName, Kind: p.Kind})
 		if p.ExpiresAt != nil {
-			left := max(time.Until(*p.ExpiresAt).Milliseconds(), 1)
-			if out.ExpiresInMS == 0 || left < out.ExpiresInMS {
-				out.ExpiresInMS = left
+			expiresInMS := max(time.Until(*p.ExpiresAt).Milliseconds(), 1)
+			if out.ExpiresInMS == 0 || expiresInMS < out.ExpiresInMS {
+				out.ExpiresInMS = expiresInMS
 			}
 		}
 		events = append(events, agent.Event{Type: requestedEvent(in.Kind), Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName})
@@ -53,7 +53,8 @@ func (ts *Turns) RequestApproval(ctx context.Context, in RequestApprovalInput) (
 	return out, nil
 }
 
-// saveApprovals stores and returns the records of calls that wait: for a person, or for their results from the caller.
+// saveApprovals stores and returns an approval for each waiting call. The calls wait for a person or, if in.Kind is [agent.WaitClientTool], for
+// results from the caller.
 func (ts *Turns) saveApprovals(ctx context.Context, t *facts, in *RequestApprovalInput) ([]agent.Approval, error) {
 	reply, ok, err := ts.Store.ModelStep(ctx, agent.StepKey{TurnID: in.TurnID, Step: in.Step})
 	if err != nil {
@@ -62,7 +63,7 @@ func (ts *Turns) saveApprovals(ctx context.Context, t *facts, in *RequestApprova
 	if !ok {
 		return nil, missingReply("request approval", in.TurnID, in.Step)
 	}
-	made, err := ts.executor(ctx, t.PlanHash)
+	exec, err := ts.executor(ctx, t.PlanHash)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +74,9 @@ func (ts *Turns) saveApprovals(ctx context.Context, t *facts, in *RequestApprova
 			return nil, err
 		}
 		if in.Kind == agent.WaitClientTool {
-			saved[i], err = ts.newClientCall(ctx, made, t, in.Step, &block)
+			saved[i], err = ts.newClientCall(ctx, exec, t, in.Step, &block)
 		} else {
-			saved[i], err = ts.approvalOf(ctx, made, t, in.Step, &block, c.Rule)
+			saved[i], err = ts.approvalOf(ctx, exec, t, in.Step, &block, c.Rule)
 		}
 		if err != nil {
 			return nil, err
@@ -94,7 +95,8 @@ func requestedEvent(kind agent.WaitKind) agent.EventType {
 	return agent.EventApprovalRequested
 }
 
-// resolvedEvent returns the event for the end of a wait. The answer of a client-side tool is left out: its tool_end has it, after the middleware.
+// resolvedEvent returns the event for the end of a wait. It omits the result of a client-side tool: the tool_end event of the call has that
+// result, after the middleware.
 func resolvedEvent(p *agent.Approval) agent.Event {
 	e := agent.Event{Type: agent.EventApprovalResolved, Approval: p, ToolCallID: p.CallID, ToolName: p.ToolName}
 	if p.Kind != "" {
@@ -107,15 +109,15 @@ func resolvedEvent(p *agent.Approval) agent.Event {
 	return e
 }
 
-// approvalOf returns the approval of a call: what a person sees of the call, and which decisions are allowed.
+// approvalOf returns the approval to request for a call: what a person is shown, and which decisions are allowed.
 func (ts *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int, b *agent.Block, rule string) (agent.Approval, error) {
 	plan, err := ts.toolset(ctx, e, t, step+1)
 	if err != nil {
 		return agent.Approval{}, err
 	}
 	granted, tool, ok, err := ts.findGranted(ctx, &plan, t.Tenant, b.Name)
-	free := ok && err == nil && effectFree(tool, b.Args)
-	v, err := callGate(&granted, e.chain, t, b.Args, free)
+	noEffects := ok && err == nil && isEffectFree(tool, b.Args)
+	v, err := callGate(&granted, e.chain, t, b.Args, noEffects)
 	if err != nil {
 		return agent.Approval{}, err
 	}
@@ -133,42 +135,42 @@ func (ts *Turns) approvalOf(ctx context.Context, e *executor, t *facts, step int
 	return p, nil
 }
 
-// maxAncestors bounds the turns above a child that are told of its pause. Plans delegate in no circle and are not that deep.
+// maxAncestors bounds the turns above a child turn that are told of its pause. Plans never delegate in a cycle, and chains are shorter.
 const maxAncestors = 16
 
-// announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it, because a viewer of any of them can answer.
-// Streams that have ended are skipped.
+// announceUpwards writes events to a turn's stream and to the streams of the turns that wait for it, because viewers of all these streams may
+// decide. It skips streams that have ended.
 func (ts *Turns) announceUpwards(ctx context.Context, t *facts, producer string, events []agent.Event) error {
 	if err := ts.emit(ctx, t.TurnRef, producer, events...); err != nil {
 		return err
 	}
-	up := t
+	child := t
 	for range maxAncestors {
-		if up.parent == "" {
+		if child.parent == "" {
 			return nil
 		}
-		parent, err := ts.turn(ctx, up.parent)
+		parent, err := ts.turn(ctx, child.parent)
 		if err != nil {
 			return err
 		}
-		if events, err = ts.cleanChildEvents(ctx, &parent, events); err != nil {
+		if events, err = ts.filterChildEvents(ctx, &parent, events); err != nil {
 			return err
 		}
 		err = ts.emit(ctx, parent.TurnRef, "child/"+string(t.TurnID)+"/"+producer, slices.Clone(events)...)
 		if err != nil && !errors.Is(err, agent.ErrStreamClosed) {
 			return err
 		}
-		up = &parent
+		child = &parent
 	}
 	return nil
 }
 
-// approvalID returns a readable id that is the same for the same call.
+// approvalID returns the readable id of a call's approval.
 func approvalID(t agent.TurnID, step int, call agent.CallID) string {
 	return fmt.Sprintf("%s.%d.%s", t, step, call)
 }
 
-// ExpireApprovals decides the approvals whose time is over. Idempotent.
+// ExpireApprovals decides the approvals that have expired. It is idempotent.
 func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (out ExpireApprovalsResult, err error) {
 	ctx, done := ts.watch(ctx, "ExpireApprovals", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -193,7 +195,7 @@ func (ts *Turns) ExpireApprovals(ctx context.Context, in ExpireApprovalsInput) (
 	return out, nil
 }
 
-// storeAnswer stores a person's message as the result of a call that will not run.
+// storeAnswer stores a person's answer or rejection as the result of a call that will not run.
 func (ts *Turns) storeAnswer(ctx context.Context, t TurnRef, p *agent.Approval) error {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: p.CallID, Name: p.ToolName, Status: agent.ResultSuccess}
 	content := any(p.Message)
@@ -222,13 +224,13 @@ func (ts *Turns) storeAnswer(ctx context.Context, t TurnRef, p *agent.Approval) 
 	})
 }
 
-// MarkCancelled marks the streams of a turn and of all child turns below it, which ends their model calls within a second. BeginChild marks a
-// child that begins afterwards.
+// MarkCancelled marks the streams of a turn and of all its unfinished descendants as cancelled, which ends their model calls within a second.
+// BeginChild marks children that begin later.
 func (ts *Turns) MarkCancelled(ctx context.Context, id agent.TurnID) error {
 	if err := ts.Log.Cancel(ctx, string(id)); err != nil {
 		return err
 	}
-	children, err := ts.Store.ChildrenAtWork(ctx, id)
+	children, err := ts.Store.UnfinishedChildren(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// pauses begins a turn whose calls wait for a person, and asks for the approvals.
-func (h *harness) pauses(req agent.TurnRequest, blocks ...agent.Block) ([]agent.CallVerdict, turns.RequestApprovalResult) {
+// requestApprovals begins a turn whose calls wait for a person, and requests the approvals.
+func (h *harness) requestApprovals(req agent.TurnRequest, blocks ...agent.Block) ([]agent.CallVerdict, turns.RequestApprovalResult) {
 	h.t.Helper()
 	h.begin(req)
 	h.model.script(calls(blocks...))
@@ -31,19 +31,19 @@ func (h *harness) pauses(req agent.TurnRequest, blocks ...agent.Block) ([]agent.
 	return v.Calls, out
 }
 
-func asks(v agent.GateVerdict) *hooked {
+func asks(v agent.GateVerdict) *testMiddleware {
 	v.Gate = agent.GateApproval
-	return &hooked{gate: func(agent.GatedCall, agent.GateVerdict) agent.GateVerdict { return v }}
+	return &testMiddleware{gate: func(agent.GatedCall, agent.GateVerdict) agent.GateVerdict { return v }}
 }
 
 func TestMiddlewareGates(t *testing.T) {
 	var seen agent.GatedCall
-	m := &hooked{gate: func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict {
+	m := &testMiddleware{gate: func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict {
 		seen = c
 		require.Equal(t, agent.GateApproval, so.Gate, "safe by default")
 		return agent.GateVerdict{Gate: agent.GateNone}
 	}}
-	h := newHarness(t, with(m))
+	h := newHarness(t, withMiddleware(m))
 	h.begin(agent.TurnRequest{TurnID: "t1", Context: agent.InvocationContext{UserID: "u", UserRole: "admin", Tenant: "acme"}})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
 	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
@@ -53,15 +53,15 @@ func TestMiddlewareGates(t *testing.T) {
 	require.Equal(t, []string{"u", "admin", "acme", "lookup"}, []string{seen.UserID, seen.UserRole, seen.Tenant, seen.Tool.Spec.Name})
 }
 
-// A call that a tool finds to have no effects asks nobody, unless somebody is asked about every call. It is made as one that must have none,
-// until a person gives it other arguments.
+// A call that its tool finds to have no effects needs no approval, unless the tool always needs one. It then runs as a call without
+// effects, unless a person has edited its arguments.
 func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
-	rule := func(gate func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict) *hooked {
-		return &hooked{gate: gate}
+	rule := func(gate func(c agent.GatedCall, so agent.GateVerdict) agent.GateVerdict) *testMiddleware {
+		return &testMiddleware{gate: gate}
 	}
 	tests := map[string]struct {
 		reads bool
-		rule  *hooked
+		rule  *testMiddleware
 		gate  agent.Gate
 		local bool
 	}{
@@ -74,7 +74,7 @@ func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, with(tt.rule))
+			h := newHarness(t, withMiddleware(tt.rule))
 			h.tool.reads = tt.reads
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{"q":1}`)))
@@ -100,7 +100,7 @@ func TestRemember(t *testing.T) {
 		decision agent.DecisionKind
 		args     string     // of the later call
 		gate     agent.Gate // of the later call
-		refused  string     // field; empty: the decision is taken
+		refused  string     // the field of the refusal; empty if the decision is accepted
 	}{
 		"the same call":            {"", agent.DecisionApprove, `{"b":2, "a":1}`, agent.GateNone, ""},
 		"other arguments":          {"", agent.DecisionApprove, `{"a":2,"b":2}`, agent.GateApproval, ""},
@@ -111,8 +111,8 @@ func TestRemember(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, with(asks(agent.GateVerdict{Rule: "asked", Remember: c.scope})))
-			_, out := h.pauses(agent.TurnRequest{TurnID: "t1", SessionID: "s1"}, toolCall("a", `{"a":1,"b":2}`))
+			h := newHarness(t, withMiddleware(asks(agent.GateVerdict{Rule: "asked", Remember: c.scope})))
+			_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1", SessionID: "s1"}, toolCall("a", `{"a":1,"b":2}`))
 			d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: c.decision, Remember: true, By: "ops", Message: "because"}
 			r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
 			require.NoError(t, err)
@@ -132,7 +132,7 @@ func TestRemember(t *testing.T) {
 			if c.gate == agent.GateDenied {
 				require.Equal(t, "because", v.Calls[0].Rule)
 			}
-			// Another session knows nothing of it.
+			// Another session does not remember it.
 			h.begin(agent.TurnRequest{TurnID: "t3", SessionID: "s2"})
 			h.model.script(calls(toolCall("z", c.args)))
 			v, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t3", Step: 1})
@@ -151,8 +151,8 @@ func TestExpiry(t *testing.T) {
 	}
 	for outcome, want := range cases {
 		t.Run(string(outcome), func(t *testing.T) {
-			h := newHarness(t, with(asks(agent.GateVerdict{Rule: "asked", ExpiresSec: 1, OnExpiry: outcome})))
-			_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`))
+			h := newHarness(t, withMiddleware(asks(agent.GateVerdict{Rule: "asked", ExpiresSec: 1, OnExpiry: outcome})))
+			_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`))
 			require.Positive(t, out.ExpiresInMS)
 			require.LessOrEqual(t, out.ExpiresInMS, int64(1000))
 			early, err := h.ExpireApprovals(t.Context(), turns.ExpireApprovalsInput{TurnID: "t1", Step: 1})
@@ -178,7 +178,7 @@ func TestExpiry(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, string(agent.CodeConflict), r.Refusal.Type, "too late")
 			if !want.Run {
-				require.True(t, h.result().Verdict.Failed, "the model is told")
+				require.True(t, h.result().Verdict.Failed, "the model gets the reason")
 			}
 		})
 	}
@@ -189,7 +189,7 @@ func TestEditedArgumentsMustFit(t *testing.T) {
 	h.catalog.change(func(p *agent.Plan) {
 		p.Tools[0].Spec.Parameters = json.RawMessage(`{"type":"object","properties":{"q":{"type":"integer"}},"additionalProperties":false}`)
 	})
-	_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{"q":1}`))
+	_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{"q":1}`))
 	edit := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"q":"one"}`), By: "ops"}
 	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: edit})
 	require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestEditedArgumentsMustFit(t *testing.T) {
 }
 
 func TestRefusedCall(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	in.Refused = "Tool call limit exceeded."
 	v, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
@@ -214,10 +214,10 @@ func TestRefusedCall(t *testing.T) {
 	require.Contains(t, string(h.result().Result.Output), in.Refused)
 }
 
-// TestTheSameDecisionAtOnce: a double click is one decision, told once.
+// TestTheSameDecisionAtOnce: two concurrent identical decisions count as one and are announced once.
 func TestTheSameDecisionAtOnce(t *testing.T) {
 	h := newHarness(t)
-	_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`))
+	_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`))
 	d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionApprove, By: "ops"}
 	var wg sync.WaitGroup
 	for range 16 {
@@ -245,7 +245,7 @@ func TestTheSameDecisionAtOnce(t *testing.T) {
 	require.Equal(t, 1, shown)
 }
 
-// TestLookForDecisions: the decision is stored, and whoever stored it died before anything else was done.
+// TestLookForDecisions: the decision is stored, but the process died before it did anything else.
 func TestLookForDecisions(t *testing.T) {
 	cases := map[string]func(h *harness, a string) error{
 		"by the turn that looks": nil,
@@ -261,7 +261,7 @@ func TestLookForDecisions(t *testing.T) {
 	for name, before := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			_, out := h.pauses(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`), toolCall("b", `{}`))
+			_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{}`), toolCall("b", `{}`))
 			a, b := out.Pending[0].ApprovalID, out.Pending[1].ApprovalID
 			in := turns.LookForDecisionsInput{TurnID: "t1", Step: 1, Approvals: []string{a, b}}
 			found, err := h.LookForDecisions(t.Context(), in)
@@ -282,7 +282,7 @@ func TestLookForDecisions(t *testing.T) {
 			}
 			step, _, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
 			require.NoError(t, err)
-			require.NotNil(t, step, "the model is told")
+			require.NotNil(t, step, "the model gets the reason")
 			require.Contains(t, string(step.Result.Output), "too dear")
 			resolved := 0
 			for _, e := range h.events("t1") {
@@ -290,7 +290,7 @@ func TestLookForDecisions(t *testing.T) {
 					resolved++
 				}
 			}
-			require.Equal(t, 1, resolved, "viewers are told once")
+			require.Equal(t, 1, resolved, "viewers get one event")
 
 			require.NoError(t, h.log.Cancel(t.Context(), "t1"))
 			in.Approvals = []string{b}
@@ -300,15 +300,15 @@ func TestLookForDecisions(t *testing.T) {
 
 			in.Approvals = []string{"of a database that was restored since"}
 			_, err = h.LookForDecisions(t.Context(), in)
-			require.False(t, agent.CodeOf(err).Retryable(), "it will not come back")
+			require.False(t, agent.CodeOf(err).Retryable(), "the record is gone for good")
 		})
 	}
 }
 
-// A decision that comes again after its turn has ended is accepted, as the store promises. Any other is not.
+// After a turn has ended, its decision is accepted again and any other is refused.
 func TestDecisionComesAgain(t *testing.T) {
-	o := newOffice(t)
-	id := o.submitted(nil)
+	o := newInboxHarness(t)
+	id := o.submitTurn(nil)
 	for _, approval := range []string{"decided", "open"} {
 		require.NoError(t, o.store.SaveApproval(t.Context(), "acme", agent.Approval{
 			ApprovalID: approval, TurnID: id, CallID: "c", Step: 1, ToolName: "send", Args: json.RawMessage(`{}`),
@@ -328,5 +328,5 @@ func TestDecisionComesAgain(t *testing.T) {
 		require.Equal(t, agent.CodeConflict, agent.CodeOf(o.Decide(t.Context(), id, other)), name)
 	}
 	open := agent.Decision{ApprovalID: "open", Decision: agent.DecisionReject, By: "ann"}
-	require.ErrorContains(t, o.Decide(t.Context(), id, open), "has ended", "nobody but the end of the turn has decided")
+	require.ErrorContains(t, o.Decide(t.Context(), id, open), "has ended", "only the end of the turn has decided it")
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// overtaken is a log in which another attempt does its work, once, between the moment at which a producer was found to have no result and the one
-// at which it begins.
-type overtaken struct {
+// overtakenLog is a log in which another attempt runs once, after a producer has found no stored result and before it begins its epoch.
+type overtakenLog struct {
 	turns.EventLog
 
 	producer string
 	other    func()
 }
 
-func (l *overtaken) Begin(ctx context.Context, id, producer string) (agent.Fence, agent.Appended, error) {
+func (l *overtakenLog) Begin(ctx context.Context, id, producer string) (agent.Fence, agent.Appended, error) {
 	if other := l.other; producer == l.producer && other != nil {
 		l.other = nil
 		other()
@@ -29,10 +28,10 @@ func (l *overtaken) Begin(ctx context.Context, id, producer string) (agent.Fence
 	return l.EventLog.Begin(ctx, id, producer)
 }
 
-// Two attempts of the same work may overlap: one runs in a process that was frozen, or in a workflow task that timed out. The later one must not
-// reset what the earlier one has shown and stored, because the turn may end before it is shown again.
+// Two attempts at the same work may overlap, because a process was frozen or a workflow task timed out. The later one must not void the
+// events of the result that the earlier one has stored, because the turn may end before they are written again.
 func TestLateAttemptVoidsNothing(t *testing.T) {
-	log := &overtaken{}
+	log := &overtakenLog{}
 	watch := func(c *turns.Config) { log.EventLog, c.Log = c.Log, log }
 	repeats := func(h *harness, producer string, attempt func() (any, error)) {
 		h.t.Helper()
@@ -44,7 +43,7 @@ func TestLateAttemptVoidsNothing(t *testing.T) {
 		}
 		late, err := attempt()
 		require.NoError(h.t, err)
-		require.Equal(h.t, first, late, "it answers as the other one")
+		require.Equal(h.t, first, late, "it returns the verdict of the other attempt")
 		require.NotContains(h.t, types(h.events("t1")), agent.EventReset)
 	}
 	t.Run("model", func(t *testing.T) {
@@ -58,7 +57,7 @@ func TestLateAttemptVoidsNothing(t *testing.T) {
 		require.Len(t, h.model.seen, 1)
 	})
 	t.Run("tool", func(t *testing.T) {
-		h, in := asked(t, false, watch)
+		h, in := beginWithCall(t, false, watch)
 		h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`"booked"`)}, nil)
 		repeats(h, "tool/1/a", func() (any, error) { return h.CallTool(t.Context(), in) })
 		require.Equal(t, 1, h.tool.count)
@@ -68,17 +67,17 @@ func TestLateAttemptVoidsNothing(t *testing.T) {
 		h.model.script(says("RETRIEVAL"), says("what do the rules say?"))
 		repeats(h, "prepare", func() (any, error) {
 			v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-			v.Requests = 0 // those of this attempt
+			v.Requests = 0 // the events of this attempt
 			return v, err
 		})
 		require.Len(t, h.model.seen, 2)
 	})
 }
 
-// refusing is a log that does not take the usage of a model call.
-type refusing struct{ turns.EventLog }
+// refusingLog is a log that refuses usage events.
+type refusingLog struct{ turns.EventLog }
 
-func (l refusing) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
+func (l refusingLog) Append(ctx context.Context, f agent.Fence, batch int64, events []agent.Event) (agent.Appended, error) {
 	for i := range events {
 		if events[i].Type == agent.EventUsage {
 			return agent.Appended{}, agent.Errorf(agent.CodeInternal, "append", "refused")
@@ -87,9 +86,9 @@ func (l refusing) Append(ctx context.Context, f agent.Fence, batch int64, events
 	return l.EventLog.Append(ctx, f, batch, events)
 }
 
-// A reply is stored only if all its events are in the log.
+// A reply is stored only if the log has all its events.
 func TestReplyWithoutItsEventsIsNotStored(t *testing.T) {
-	h := newHarness(t, func(c *turns.Config) { c.Log = refusing{c.Log} })
+	h := newHarness(t, func(c *turns.Config) { c.Log = refusingLog{c.Log} })
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(says("hello"))
 	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})

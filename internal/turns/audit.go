@@ -12,29 +12,30 @@ import (
 	"github.com/turnstone-run/turnstone/internal/telemetry/logs"
 )
 
-// Audit keeps the audit trail; it never blocks.
+// Audit writes the audit trail.
 type Audit interface {
+	// Record adds a record without blocking.
 	Record(r agent.AuditRecord)
 }
 
 // auditDetail is the detail of an audit record about a request for a turn.
 type auditDetail struct {
-	TurnID    agent.TurnID    `json:"turn_id,omitempty"` // empty if none began: a new id would mean nothing
+	TurnID    agent.TurnID    `json:"turn_id,omitempty"` // empty if no turn was accepted
 	SessionID agent.SessionID `json:"session_id,omitempty"`
 	UserID    string          `json:"user_id,omitempty"`
 	Mode      agent.Mode      `json:"mode,omitempty"`
 	ModeBy    string          `json:"mode_by,omitempty"` // request, agent, channel, default, fallback
 	Joined    bool            `json:"joined,omitempty"`
 	RerunOf   agent.TurnID    `json:"rerun_of,omitempty"`
-	Prompt    bool            `json:"prompt,omitempty"` // the rerun has another system prompt than its agent
-	Draft     bool            `json:"draft,omitempty"`  // the agent is a draft, which is not in the catalog
+	Prompt    bool            `json:"prompt,omitempty"` // the rerun replaces the agent's system prompt
+	Draft     bool            `json:"draft,omitempty"`  // the agent is a draft that is not in the catalog
 
 	Error agent.Code `json:"error,omitempty"`
 	Field string     `json:"field,omitempty"`
-	Bound string     `json:"bound,omitempty"` // of limits: "tenant requests_per_minute"
+	Bound string     `json:"bound,omitempty"` // the limit that was reached, such as "tenant requests_per_minute"
 }
 
-// audit records a turn that was accepted, or that was denied by rights or limits. Other errors are not recorded.
+// audit records that a turn was accepted, or denied for lack of rights or by a limit. It does not record other errors.
 func (s *submission) audit(receipt agent.Receipt, err error) {
 	e, caller := &s.envelope, &s.envelope.Principal
 	r := agent.AuditRecord{

@@ -15,25 +15,25 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// CoreVersion is the version of the pure core that new turns begin with; a test holds it against turn.Version.
+// CoreVersion is the version of package turn that new turns begin with. A test compares it with turn.Version.
 const CoreVersion = 3
 
-// coreWithoutPlan is the newest version whose workflows take the plan from BeginTurn instead of LoadPlan.
-const coreWithoutPlan = 2
+// coreWithoutLoadPlan is the newest core version whose workflows get the plan from BeginTurn, because they do not run LoadPlan.
+const coreWithoutLoadPlan = 2
 
-// DirectLease is the time after which a direct turn counts as abandoned if its process does not renew the lease. The process renews it three
-// times as often.
+// DirectLease is how long a direct turn's lease lasts. The process that runs the turn renews the lease three times in that time; a turn whose
+// lease has expired counts as abandoned.
 const DirectLease = 10 * time.Second
 
-// BeginTurn checks a request strictly, binds it to a plan, and puts the turn in its session's queue (docs/start/turn.md, "BeginTurn"). It is idempotent;
-// a waiting turn calls it again. A bad request is a verdict; an error is one of the runtime.
+// BeginTurn checks a request strictly, binds it to a plan, and adds the turn to its session's queue (docs/start/turn.md, "BeginTurn"). It is
+// idempotent; a waiting turn calls it again. A bad request results in [VerdictRefused]; an error is a failure of the runtime.
 func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTurnInput) (BeginTurnResult, error) {
 	var req agent.TurnRequest
 	err := decodeRequest(raw, &req)
-	named, given := in.namedTurn(), req.TurnID
-	stream := agent.TurnID(in.RunID) // of a refused turn
-	if named != "" {
-		stream = "" // stays open: the person may correct the request and start the same workflow id again
+	namedID, requestedID := in.namedTurn(), req.TurnID
+	stream := agent.TurnID(in.RunID) // the stream to close if the turn is refused
+	if namedID != "" {
+		stream = "" // no stream: a person may correct the request and start the same workflow id again
 	}
 	if err == nil {
 		err = nameTurn(&req, &in)
@@ -41,13 +41,13 @@ func (ts *Turns) BeginTurn(ctx context.Context, raw json.RawMessage, in BeginTur
 	if err != nil {
 		return ts.refuse(ctx, stream, err)
 	}
-	in.ByID = given != "" || in.Again
+	in.ByID = requestedID != "" || in.Again
 	out, err := ts.Begin(ctx, req, in)
 	if err != nil {
-		if code := agent.CodeOf(err); code.Retryable() && code != agent.CodeRateLimited { // a full queue is an answer, not trouble
+		if code := agent.CodeOf(err); code.Retryable() && code != agent.CodeRateLimited { // a full queue is a refusal
 			return BeginTurnResult{}, err
 		}
-		if named == "" || given != "" {
+		if namedID == "" || requestedID != "" {
 			stream = TurnIDOf(&req, in.RunID)
 		}
 		return ts.refuse(ctx, stream, err)
@@ -71,7 +71,7 @@ func decodeRequest(raw json.RawMessage, req *agent.TurnRequest) error {
 	return agent.Invalid("", "the workflow needs one argument, a turn request such as {\"message\":\"hello\"}")
 }
 
-// namedTurn returns the turn that the workflow id turn/<id> names, "" for a workflow id of another form.
+// namedTurn returns the turn id in the workflow id turn/<id>, or "" if the workflow id has another form.
 func (in *BeginTurnInput) namedTurn() agent.TurnID {
 	id, ok := strings.CutPrefix(in.WorkflowID, agent.TurnID("").WorkflowID())
 	if !ok {
@@ -80,8 +80,8 @@ func (in *BeginTurnInput) namedTurn() agent.TurnID {
 	return agent.TurnID(id)
 }
 
-// nameTurn sets the turn id of a request: the one in the workflow id turn/<id>, or the one that the turn was recorded under. It refuses a
-// request that names another turn, which nobody could find by its workflow.
+// nameTurn sets the turn id of a request: that in the workflow id turn/<id>, or that of the recorded turn in in.TurnID. It refuses a request that
+// names another turn, because nobody could find that turn by its workflow.
 func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 	named := in.namedTurn()
 	switch {
@@ -99,24 +99,24 @@ func nameTurn(req *agent.TurnRequest, in *BeginTurnInput) error {
 	return nil
 }
 
-// Begin is BeginTurn for a decoded request: a door has to know at once whether the session is busy. After an error that wraps
-// [agent.ErrOutcomeUnknown] the turn may be recorded; after any other error it is not, unless it was before.
+// Begin is BeginTurn for a decoded request, whose refusals are errors. After an error that wraps [agent.ErrOutcomeUnknown] the turn may have been
+// recorded; any other error means that this call has not recorded it.
 func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (BeginTurnResult, error) {
 	started := time.Now()
-	if turn, ok := ts.justRecorded(&req, in); ok {
+	if turn, ok := ts.recentTurn(&req, in); ok {
 		out, err := ts.answerBegin(ctx, &req, in, &turn, &agent.Begun{Answer: agent.BeginReady}, started)
 		if err == nil {
 			return out, nil
 		}
-		ts.turns.Remove(req.TurnID) // what is stored decides: the turn may have ended
+		ts.turns.Remove(req.TurnID) // the turn may have ended: read the store
 	}
-	record, known, err := ts.recordOf(ctx, &req, in)
+	record, recorded, err := ts.recordOf(ctx, &req, in)
 	if err != nil {
 		return BeginTurnResult{}, err
 	}
-	begun, settled := settledTurn(known)
-	if !settled {
-		if !in.Direct { // a workflow takes over what a process queued
+	begun, isSettled := settledTurn(recorded)
+	if !isSettled {
+		if !in.Direct { // the workflow takes over a turn that a process has queued as direct
 			if record.Mode == agent.ModeDirect {
 				record.Fallback = cmp.Or(record.Fallback, agent.FallbackLost)
 			}
@@ -127,14 +127,14 @@ func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnI
 		}
 	}
 	if in.Again && begun.Answer == agent.BeginBehind {
-		if begun, err = ts.passOver(ctx, record, begun); err != nil {
+		if begun, err = ts.replaceHolder(ctx, record, begun); err != nil {
 			return BeginTurnResult{}, err
 		}
 	}
 	record.Binding = begun.Binding // the catalog may have changed since the turn was recorded
 	turn := factsOf(&record, begun.Cursor, begun.StartedAt)
 	if begun.Answer == agent.BeginBehind && record.OnBusy == agent.OnBusyInterrupt && begun.HolderSince.Before(begun.StartedAt) {
-		defer ts.interrupt(ctx, begun) // not whoever came to hold the session since
+		defer ts.interrupt(ctx, begun) // a turn that got the session after this one was queued is not interrupted
 	}
 	return ts.answerBegin(ctx, &req, in, &turn, &begun, started)
 }
@@ -142,8 +142,8 @@ func (ts *Turns) Begin(ctx context.Context, req agent.TurnRequest, in BeginTurnI
 // recordTimeout bounds the second attempt to record a turn.
 const recordTimeout = 5 * time.Second
 
-// RecordTurn is Begin with a second attempt if the outcome of the first is unknown: an id is recorded once. unsure reports that there were two; the turn
-// may then have been recorded by the first.
+// RecordTurn is Begin with a second attempt if the outcome of the first is unknown. An id is recorded only once, so the second attempt is safe.
+// unsure reports that there were two attempts; then the first may have recorded the turn.
 func (ts *Turns) RecordTurn(ctx context.Context, req agent.TurnRequest, in BeginTurnInput) (begun BeginTurnResult, unsure bool, err error) {
 	begun, err = ts.Begin(ctx, req, in)
 	if !errors.Is(err, agent.ErrOutcomeUnknown) {
@@ -151,26 +151,27 @@ func (ts *Turns) RecordTurn(ctx context.Context, req agent.TurnRequest, in Begin
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	begun, again := ts.Begin(ctx, req, in)
-	if again == nil || isRefusal(again) {
-		return begun, again == nil, again
+	begun, secondErr := ts.Begin(ctx, req, in)
+	if secondErr == nil || isRefusal(secondErr) {
+		return begun, secondErr == nil, secondErr
 	}
-	return begun, true, errors.Join(err, again)
+	return begun, true, errors.Join(err, secondErr)
 }
 
-// justRecorded returns a turn that this process recorded as ready a moment ago and whose workflow begins now. Nothing has to be read: no turn is
-// ended so soon for want of a driver.
-func (ts *Turns) justRecorded(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
+// recentTurn returns a turn that this process recorded as ready a moment ago and whose workflow begins now. The store need not be read: nothing
+// ends a turn as abandoned so soon.
+func (ts *Turns) recentTurn(req *agent.TurnRequest, in BeginTurnInput) (turn facts, ok bool) {
 	if in.RunID == "" || in.Direct || in.Again || !namesRecordedTurn(req) {
 		return facts{}, false
 	}
 	turn, ok = ts.turns.Get(req.TurnID)
-	ok = ok && turn.Tenant == req.Context.TenantName() && turn.seen.Mode == agent.ModeDurable && time.Since(turn.seen.Since) < orphanAfter/2
+	ok = ok && turn.Tenant == req.Context.TenantName() && turn.observed.Mode == agent.ModeDurable && time.Since(turn.observed.Since) < orphanAfter/2
 	return turn, ok
 }
 
-// settledTurn returns where a recorded turn stands if nothing is left to write: it has ended, or it is durable and holds its session.
-func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
+// settledTurn returns the state of a recorded turn for which Begin has nothing to write: it has ended, or it is durable and holds its session.
+// ok is false for any other turn.
+func settledTurn(t *agent.TurnState) (begun agent.Begun, ok bool) {
 	switch {
 	case t == nil:
 		return agent.Begun{}, false
@@ -183,12 +184,12 @@ func settledTurn(t *agent.TurnState) (begun agent.Begun, settled bool) {
 	}
 }
 
-// answerBegin answers a request by where its turn stands.
+// answerBegin returns the answer of Begin for a turn in the state begun.
 func (ts *Turns) answerBegin(
 	ctx context.Context, req *agent.TurnRequest, in BeginTurnInput, turn *facts, begun *agent.Begun, started time.Time,
 ) (out BeginTurnResult, err error) {
-	w := agent.Work{Name: "BeginTurn", Turn: turn.seen, Started: started}
-	if in.RunID == "" { // ahead of its workflow
+	w := agent.Work{Name: "BeginTurn", Turn: turn.observed, Started: started}
+	if in.RunID == "" { // there is no workflow yet
 		w.Name = "QueueTurn"
 	}
 	ctx, done := ts.watchTurn(ctx, w)
@@ -198,24 +199,12 @@ func (ts *Turns) answerBegin(
 		StatusAttributes: ts.StatusAttributes(), FailsWorkflow: ts.FailsWorkflow,
 		StreamTo: req.StreamTo, Holder: begun.Holder, Position: begun.Position, Route: routeSummary(turn), New: begun.New,
 	}
-	if !in.Direct && in.CoreVersion <= coreWithoutPlan {
-		out.CoreVersion = coreWithoutPlan
+	if !in.Direct && in.CoreVersion <= coreWithoutLoadPlan {
+		out.CoreVersion = coreWithoutLoadPlan
 	}
 	switch begun.Answer {
 	case agent.BeginReady:
-		out.Verdict = VerdictReady
-		if begun.New || (in.RunID != "" && !in.Direct) { // the request of a door that joins the turn says nothing of it
-			ts.remember(*turn)
-		}
-		if in.Direct || out.CoreVersion <= coreWithoutPlan {
-			if out.LoadPlanResult, err = ts.loadPlan(ctx, turn); err != nil {
-				return BeginTurnResult{}, outcomeUnknown(err)
-			}
-		}
-		if in.RunID == "" || (in.Direct && !begun.New) { // queued ahead of its workflow, or driven by somebody: they announce it
-			return out, nil
-		}
-		return out, outcomeUnknown(ts.announce(ctx, turn, in.Direct))
+		return ts.answerReady(ctx, in, turn, out)
 	case agent.BeginBehind:
 		out.Verdict = VerdictBehind
 		if in.Again {
@@ -241,6 +230,24 @@ func (ts *Turns) answerBegin(
 	}
 }
 
+// answerReady completes the answer for a turn that holds its session. If this call begins to run the turn, it also announces the turn.
+func (ts *Turns) answerReady(ctx context.Context, in BeginTurnInput, turn *facts, out BeginTurnResult) (BeginTurnResult, error) {
+	out.Verdict = VerdictReady
+	if out.New || (in.RunID != "" && !in.Direct) { // a request that joins the turn does not have its facts
+		ts.remember(*turn)
+	}
+	if in.Direct || out.CoreVersion <= coreWithoutLoadPlan {
+		var err error
+		if out.LoadPlanResult, err = ts.loadPlan(ctx, turn); err != nil {
+			return BeginTurnResult{}, outcomeUnknown(err)
+		}
+	}
+	if in.RunID == "" || (in.Direct && !out.New) { // the workflow, or the process that runs the turn, announces it
+		return out, nil
+	}
+	return out, outcomeUnknown(ts.announce(ctx, turn, in.Direct))
+}
+
 // outcomeUnknown marks an error that occurred after the turn was recorded.
 func outcomeUnknown(err error) error {
 	if err == nil {
@@ -249,12 +256,12 @@ func outcomeUnknown(err error) error {
 	return fmt.Errorf("%w: %w", agent.ErrOutcomeUnknown, err)
 }
 
-// interrupt asks the holder of the session to stop: through the log, which its model call reads, and by signal, which a pause reads.
+// interrupt asks the turn that holds the session to stop. A mark in the log stops its model call; a signal ends its wait for a person.
 func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
 	if err := ts.MarkCancelled(ctx, begun.Holder); err != nil {
 		ts.log(ctx).Warn("marking the holder's stream", zap.String("turn", string(begun.Holder)), zap.Error(err))
 	}
-	if begun.HolderMode == agent.ModeDirect { // its model call reads the log, and it waits for nobody
+	if begun.HolderMode == agent.ModeDirect { // a direct turn never waits for a person
 		return
 	}
 	if err := ts.Runs.Interrupt(ctx, begun.HolderWorkflow, agent.CancelRequest{Reason: "interrupted by a newer message"}); err != nil {
@@ -262,8 +269,8 @@ func (ts *Turns) interrupt(ctx context.Context, begun agent.Begun) {
 	}
 }
 
-// passOver ends a holder that nobody drives any more, and begins the turn again.
-func (ts *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
+// passOver ends the turn that holds the session if nothing runs it any more, and begins the waiting turn again.
+func (ts *Turns) replaceHolder(ctx context.Context, record agent.TurnRecord, begun agent.Begun) (agent.Begun, error) {
 	if time.Since(begun.HolderSince) < orphanAfter || time.Now().Before(begun.HolderLease) {
 		return begun, nil
 	}
@@ -273,7 +280,7 @@ func (ts *Turns) passOver(ctx context.Context, record agent.TurnRecord, begun ag
 	return ts.beginRecord(ctx, record)
 }
 
-// beginRecord records a turn, and tells the log if its stream is this process's from the beginning.
+// beginRecord records a turn, and tells the log if this process now owns the turn's stream.
 func (ts *Turns) beginRecord(ctx context.Context, record agent.TurnRecord) (agent.Begun, error) {
 	begun, err := ts.Store.Begin(ctx, record)
 	if begun.Claimed {
@@ -282,8 +289,7 @@ func (ts *Turns) beginRecord(ctx context.Context, record agent.TurnRecord) (agen
 	return begun, err
 }
 
-// refuse returns a refusal for the workflow and ends the stream of the turn that never began, if it has an id. The stream of an existing turn
-// stays as it is.
+// refuse returns a refusal for the workflow. If id is not empty, it also closes the stream of that turn, unless the turn exists.
 func (ts *Turns) refuse(ctx context.Context, id agent.TurnID, cause error) (BeginTurnResult, error) {
 	f := agent.FailureOf(cause)
 	if id == "" {

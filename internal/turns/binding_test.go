@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestRoute: how a turn came to its agent is an event with all of it, a summary in history, and counted once.
+// TestRoute: the route of a turn is in an event, as a summary in the history, and counted once.
 func TestRoute(t *testing.T) {
 	h := newHarness(t)
 	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
@@ -32,11 +32,10 @@ func TestRoute(t *testing.T) {
 
 	out, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", Message: "hello", Model: "default"}, turns.BeginTurnInput{WorkflowID: "turn/t2", RunID: "r"})
 	require.NoError(t, err)
-	require.Equal(t, "scripted-1", out.ModelName, "the request's own word comes first")
+	require.Equal(t, "scripted-1", out.ModelName, "the model in the request takes precedence")
 }
 
-// TestRouteTurnAndLoadPlan: both return what the turn was recorded with, in the process that began it and in another, however the catalog
-// has changed since.
+// TestRouteTurnAndLoadPlan: both return what was recorded with the turn, in any process and even after the catalog has changed.
 func TestRouteTurnAndLoadPlan(t *testing.T) {
 	h := newHarness(t)
 	rule := agent.RouteDecision{Agent: "analyst", Model: "other", Reason: agent.RouteRuled, Table: "acme/main", Rule: "billing", Revision: 7}
@@ -46,7 +45,7 @@ func TestRouteTurnAndLoadPlan(t *testing.T) {
 		turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r", CoreVersion: turns.CoreVersion})
 	require.NoError(t, err)
 	require.Equal(t, turns.CoreVersion, begun.CoreVersion)
-	require.Empty(t, begun.LoadPlanResult, "history need not hold it twice")
+	require.Empty(t, begun.LoadPlanResult, "the history does not have it twice")
 	h.catalog.change(func(p *agent.Plan) { p.Limits = agent.Limits{ModelCalls: 1} })
 	h.catalog.rule = nil
 	for name, worker := range map[string]*turns.Turns{"the same process": h.Turns, "another process": h.process()} {
@@ -65,9 +64,9 @@ func TestRouteTurnAndLoadPlan(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
 }
 
-// TestBeginKeepsWhatItRecorded: a turn that was queued under one plan begins under it, though the catalog has another by then, or the
-// agent is gone.
-func TestBeginKeepsWhatItRecorded(t *testing.T) {
+// TestBeginKeepsTheRecordedPlan: a queued turn begins with the plan that it was recorded with, even if the catalog now has another one or
+// the agent is gone.
+func TestBeginKeepsTheRecordedPlan(t *testing.T) {
 	h := newHarness(t)
 	req := agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "hello"}
 	queued, err := h.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: "turn/t1"})
@@ -100,13 +99,13 @@ func TestBeginKeepsWhatItRecorded(t *testing.T) {
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a new turn is refused")
 }
 
-// TestApprovalPolicy: the plan's word about a tool comes before what the tool says of the call.
+// TestApprovalPolicy: the approval policy in the plan takes precedence over what the tool reports about a call.
 func TestApprovalPolicy(t *testing.T) {
 	for name, c := range map[string]struct {
-		policy agent.Approve
-		free   bool
-		gate   agent.Gate
-		rule   string
+		policy     agent.Approve
+		effectFree bool
+		gate       agent.Gate
+		rule       string
 	}{
 		"harmless":                   {"", true, "", ""},
 		"harmful":                    {"", false, agent.GateApproval, "not inherently safe"},
@@ -115,7 +114,7 @@ func TestApprovalPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			h.tool.free = c.free
+			h.tool.effectFree = c.effectFree
 			h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = c.policy })
 			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{}`)))
@@ -127,13 +126,13 @@ func TestApprovalPolicy(t *testing.T) {
 	}
 }
 
-// TestToolContext: a tool is given its binding's parameters, the turn's input and stored content of its tenant.
+// TestToolContext: a tool gets the parameters of its binding, the turn's input and stored content of its tenant.
 func TestToolContext(t *testing.T) {
 	h := newHarness(t)
 	h.catalog.change(func(p *agent.Plan) {
 		p.Tools[0].Parameters, p.Tools[0].SourceNodeName, p.Tools[0].IsFromToolkit = json.RawMessage(`{"depth":3}`), "finder", true
 	})
-	h.tool.free = true
+	h.tool.effectFree = true
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", Messages: []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
 		agent.Text("look at this"), {Type: agent.BlockImage, ID: "picture", MIMEType: "image/png", Base64: "aGVsbG8="},
 	}}}})
@@ -169,16 +168,16 @@ func TestToolContext(t *testing.T) {
 	}
 }
 
-// TestRequestIsRoutedOnce: a request is checked and routed at its door, and not again when its turn is recorded.
+// TestRequestIsRoutedOnce: a request is checked and routed when it is accepted, and not again when its turn is recorded.
 func TestRequestIsRoutedOnce(t *testing.T) {
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
-		o := newOffice(t)
+		o := newInboxHarness(t)
 		r, err := o.Submit(t.Context(), agent.Envelope{
-			Channel: "http", Principal: holder("*"), Request: hello(func(r *agent.TurnRequest) { r.Mode = mode }),
+			Channel: "http", Principal: keyCaller("*"), Request: helloRequest(func(r *agent.TurnRequest) { r.Mode = mode }),
 		})
 		require.NoError(t, err)
 		if mode == agent.ModeDirect {
-			o.ended(r.TurnID)
+			o.waitForResult(r.TurnID)
 		}
 		o.catalog.mu.Lock()
 		require.Equal(t, 1, o.catalog.chosen, "%s", mode)

@@ -11,21 +11,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxCallsPerReply bounds what one reply may ask for; a provider that exceeds it is broken.
+// maxCallsPerReply bounds the tool calls of one reply.
 const maxCallsPerReply = 128
 
-// maxWhy bounds, in bytes, the reason why a reply missed its schema, which is in history.
-const maxWhy = 200
+// maxReasonBytes bounds reasons that are stored in the workflow's history, such as why a reply does not satisfy its schema.
+const maxReasonBytes = 200
 
-// longestCall bounds a model call with its repetitions. It is below the activity's own timeout, after which the call would be made,
-// and billed, again.
-const longestCall = 25 * time.Minute
+// maxCallTime bounds a model call with its retries. It is shorter than the activity's timeout, after which Temporal would make the call, and
+// bill it, again.
+const maxCallTime = 25 * time.Minute
 
-// errOutOfTime is the cause with which a model call ends when its time, or the turn's, has run out.
+// errOutOfTime is the cause with which a model call ends when the time of the call or of the turn has run out.
 var errOutOfTime = agent.Errorf(agent.CodeCancelled, "", "the turn ran out of time")
 
-// CallModel makes the model call of a step: prompt, middleware, stream, store. It returns a verdict for the core, without any text of the
-// reply. If the reply is stored already, it returns the stored verdict.
+// CallModel makes the model call of a step: it builds the prompt, runs the middleware, streams the reply and stores it. It returns a verdict for
+// the core, without any text of the reply. If the reply is already stored, it returns the stored verdict.
 func (ts *Turns) CallModel(ctx context.Context, in CallModelInput) (verdict agent.ModelVerdict, err error) {
 	ctx, done := ts.watch(ctx, "CallModel", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -73,8 +73,8 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 		return agent.ModelVerdict{}, err
 	}
 	verdict := agent.ModelVerdict{
-		Usage: run.totalUsage(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requestCount(), Unstructured: clip.Bytes(run.missed, maxWhy),
-		Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
+		Usage: run.totalUsage(), FinishReason: reply.FinishReason, Jump: run.jump, Requests: run.requestCount(),
+		Unstructured: clip.Bytes(run.schemaError, maxReasonBytes), Cancelled: errors.Is(err, errCancelled), OutOfTime: errors.Is(err, errOutOfTime),
 	}
 	if verdict.Calls, err = run.judgeCalls(ctx, reply.Blocks); err != nil {
 		return agent.ModelVerdict{}, err
@@ -84,10 +84,10 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 			return agent.ModelVerdict{}, err
 		}
 	}
-	if reply.Model != run.profile.Model { // the workflow knows the plan's
+	if reply.Model != run.profile.Model { // the workflow knows the model of the plan
 		verdict.Model = reply.Model
 	}
-	if run.fence.StreamID == "" { // cancelled before the first run: there is nothing but what middleware has spent
+	if run.fence.StreamID == "" { // cancelled before the first request: only requests of middleware have a cost
 		return verdict, ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
 	}
 	return verdict, ts.saveWithEvents(ctx, run.fence, func(events agent.UnstoredEvents) error {
@@ -98,11 +98,11 @@ func (ts *Turns) storeReply(ctx context.Context, key agent.StepKey, run *modelRu
 	})
 }
 
-// chargeTimeout bounds the writing of what an abandoned call was billed.
+// chargeTimeout bounds the write of an abandoned call's usage.
 const chargeTimeout = 5 * time.Second
 
-// chargeAbandoned enters the usage of a call that could not be stored into the ledger. Another attempt makes the call again. An error is only
-// logged: the caller gets the error of the call.
+// chargeAbandoned adds the usage of a call whose reply could not be stored to the ledger. Another attempt will make the call again. It only logs an
+// error, because the caller returns the error of the call.
 func (r *modelRun) chargeAbandoned(ctx context.Context, key agent.StepKey) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
 	defer cancel()

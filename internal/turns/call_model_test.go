@@ -24,7 +24,7 @@ func TestModelCallStreamsAndStores(t *testing.T) {
 	v, err := h.CallModel(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, agent.FinishStop, v.FinishReason)
-	require.Empty(t, v.Model, "the workflow knows it")
+	require.Empty(t, v.Model, "the workflow already knows the model")
 	require.InDelta(t, 100e-6+100e-6, v.Usage.CostUSD, 1e-9)
 	require.Empty(t, v.Calls)
 	require.Equal(t, "Hello there", streamtest.Shown(h.events("t1")))
@@ -32,7 +32,7 @@ func TestModelCallStreamsAndStores(t *testing.T) {
 	again, err := h.CallModel(t.Context(), in)
 	require.NoError(t, err)
 	require.Equal(t, v, again)
-	require.Len(t, h.model.seen, 1, "a stored step is not asked for again")
+	require.Len(t, h.model.seen, 1, "a stored step is not repeated")
 
 	prompt := h.model.seen[0]
 	require.Equal(t, "You are an analyst.\n\nSession: s1", prompt.SystemPrompt())
@@ -48,7 +48,7 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 			if err := emit(agent.Delta{Text: "lost words"}); err != nil {
 				return agent.ModelReply{}, err
 			}
-			// Cut off in mid-stream, billed all the same, and seen by readers.
+			// A stream that is cut off, was billed and was shown.
 			require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "lost words" }, 5*time.Second, 10*time.Millisecond)
 			require.Equal(t, "lost words", h.PartialText(t.Context(), "t1"))
 			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
@@ -56,10 +56,10 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 		says("all is ", "well"))
 	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
-	require.Equal(t, int64(17), v.Usage.OutputTokens, "what the retry billed again counts")
+	require.Equal(t, int64(17), v.Usage.OutputTokens, "the usage of the retry counts")
 	events := h.events("t1")
 	require.Contains(t, types(events), agent.EventReset)
-	require.Equal(t, "all is well", h.PartialText(t.Context(), "t1"), "what was taken back is not shown")
+	require.Equal(t, "all is well", h.PartialText(t.Context(), "t1"), "the voided text is not shown")
 	h.model.script(says("another step"))
 	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestProviderFailureIsData(t *testing.T) {
 	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
 	require.NoError(t, err)
 	require.Equal(t, "unavailable", v.Failure.Type)
-	require.Len(t, h.model.seen, 1, "a refusal is not tried again")
+	require.Len(t, h.model.seen, 1, "a refusal is not retried")
 
 	limited := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{}, &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: context.DeadlineExceeded}
@@ -87,7 +87,7 @@ func TestProviderFailureIsData(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "rate_limited", v.Failure.Type)
 	require.True(t, v.Failure.Retryable)
-	require.Len(t, h.model.seen, 2, "nobody waits for an hour")
+	require.Len(t, h.model.seen, 2, "the call does not wait for an hour")
 }
 
 func TestCancelStopsTheModelWithinASecond(t *testing.T) {
@@ -115,7 +115,7 @@ func TestCancelStopsTheModelWithinASecond(t *testing.T) {
 	require.True(t, v.Cancelled)
 	models, _, err := h.store.Steps(t.Context(), "t1")
 	require.NoError(t, err)
-	require.Equal(t, "so far", agent.Normalize(models[0].Blocks), "what was said is stored")
+	require.Equal(t, "so far", agent.Normalize(models[0].Blocks), "the partial text is stored")
 }
 
 func TestCancelInterruptsTheWaitForARetry(t *testing.T) {
@@ -165,8 +165,8 @@ func TestZombieWritesNothingMore(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, page.Rows, 2, "each try is in the ledger under its own epoch")
 	require.Equal(t, []int64{3, 10}, []int64{page.Rows[0].OutputTokens, page.Rows[1].OutputTokens})
-	require.Equal(t, int64(1), page.Totals.RebilledCalls, "what was paid again is seen")
-	require.Equal(t, page.Rows[0].InputTokens+3, page.Totals.EstimatedTokens, "what the zombie was sent is estimated")
+	require.Equal(t, int64(1), page.Totals.RebilledCalls, "the repeated costs are reported")
+	require.Equal(t, page.Rows[0].InputTokens+3, page.Totals.EstimatedTokens, "the usage of the overtaken attempt is estimated")
 }
 
 func TestTokensAreSignalled(t *testing.T) {
@@ -229,10 +229,10 @@ func TestTimeRunsOutDuringTheCall(t *testing.T) {
 	require.Equal(t, "so far", agent.Normalize(models[0].Blocks))
 }
 
-// emphatic is a middleware that changes what is streamed and what is stored.
-type emphatic struct{ agent.Pass }
+// shoutingMiddleware changes the text that is streamed and stored.
+type shoutingMiddleware struct{ agent.Pass }
 
-func (emphatic) WrapModel(next agent.ModelFunc) agent.ModelFunc {
+func (shoutingMiddleware) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	return func(ctx context.Context, inv agent.Invocation, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		reply, err := next(ctx, inv, req, func(d agent.Delta) error { return emit(agent.Delta{Text: strings.ToUpper(d.Text)}) })
 		for i := range reply.Blocks {
@@ -242,10 +242,10 @@ func (emphatic) WrapModel(next agent.ModelFunc) agent.ModelFunc {
 	}
 }
 
-// TestMiddlewareChangesTheStream: what a middleware takes out of the stream is in no event and in no store.
+// TestMiddlewareChangesTheStream: text that a middleware removes is in no event and not in the store.
 func TestMiddlewareChangesTheStream(t *testing.T) {
 	set, err := middleware.NewSet(append(middleware.Builtin(2, nil), middleware.Named{
-		Name: "emphatic", New: func(json.RawMessage) (agent.Middleware, error) { return emphatic{}, nil },
+		Name: "emphatic", New: func(json.RawMessage) (agent.Middleware, error) { return shoutingMiddleware{}, nil },
 	})...)
 	require.NoError(t, err)
 	h := newHarness(t, func(c *turns.Config) { c.Middleware = set })
@@ -266,7 +266,7 @@ func TestMiddlewareChangesTheStream(t *testing.T) {
 	require.Equal(t, "QUIET WORDS", agent.Normalize(models[0].Blocks))
 }
 
-// TestFallbackIsAskedAndCharged: the other profile's model, at its own price, in an epoch of its own.
+// TestFallbackIsAskedAndCharged: model_fallback uses the model of another profile, with its prices, in a new epoch.
 func TestFallbackIsAskedAndCharged(t *testing.T) {
 	h := newHarness(t)
 	h.catalog.change(func(p *agent.Plan) {
@@ -287,13 +287,13 @@ func TestFallbackIsAskedAndCharged(t *testing.T) {
 	require.Nil(t, v.Failure)
 	require.Equal(t, []string{"scripted-1", "scripted-2"}, []string{h.model.seen[0].Model, h.model.seen[1].Model})
 	require.Equal(t, "scripted-2", v.Model)
-	require.Greater(t, v.Usage.CostUSD, 10*1000/1e6, "the half answer counts")
+	require.Greater(t, v.Usage.CostUSD, 10*1000/1e6, "the usage of the partial answer counts")
 	require.InDelta(t, 10*1000/1e6, v.Usage.CostUSD, 1e-4)
-	require.Equal(t, 1, count(h.events("t1"), agent.EventReset), "the half answer is void")
-	require.Equal(t, v.Usage, shownUsage(h.events("t1")), "viewers are told of all that was billed")
+	require.Equal(t, 1, count(h.events("t1"), agent.EventReset), "the partial answer is voided")
+	require.Equal(t, v.Usage, shownUsage(h.events("t1")), "viewers see the usage of all requests")
 }
 
-// shownUsage adds up the usage that is valid for viewers: a reset voids what its producer has said before.
+// shownUsage adds up the usage events that are valid: a reset voids the earlier ones of its producer.
 func shownUsage(events []agent.Event) (sum agent.Usage) {
 	for i, e := range events {
 		isVoid := slices.ContainsFunc(events[i:], func(later agent.Event) bool {

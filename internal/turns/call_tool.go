@@ -13,11 +13,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// toolEpochs is the number of attempts at an unreachable tool before the model gets the error.
-const toolEpochs = 3
+// maxToolEpochs is the number of attempts at an unreachable tool before the model gets the error as the result.
+const maxToolEpochs = 3
 
-// CallTool runs one tool call of a step and stores its result. The failure of a tool is data for the model; an unreachable tool is an error and
-// is tried again a bounded number of times. A call with a stored result does not run again.
+// CallTool runs one tool call of a step and stores its result. A tool's failure is a result for the model. An unreachable tool is an error, so that
+// the call is retried, up to maxToolEpochs attempts. A call whose result is stored does not run again.
 func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVerdict, err error) {
 	ctx, done := ts.watch(ctx, "CallTool", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -25,7 +25,7 @@ func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVe
 	if run == nil {
 		return verdict, err
 	}
-	p, work, err := ts.produce(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), run.isStored)
+	p, work, err := ts.startProducer(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID), run.isStored)
 	switch {
 	case errors.Is(err, errStored): // by another attempt, meanwhile
 		return ts.storedVerdict(ctx, run.key)
@@ -41,12 +41,12 @@ func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVe
 	cause := context.Cause(work)
 	switch {
 	case ctx.Err() != nil:
-		_ = p.close(context.WithoutCancel(ctx)) // the attempt is over; its events may as well be seen
+		_ = p.close(context.WithoutCancel(ctx)) // viewers get the events of the attempt that was cut off
 		return agent.ToolVerdict{}, context.Cause(ctx)
 	case errors.Is(cause, errCancelled):
 		return agent.ToolVerdict{ID: in.CallID, Cancelled: true}, p.close(ctx)
 	case cause != nil:
-		_ = p.close(ctx) // cause says more
+		_ = p.close(ctx) // cause is the better error
 		return agent.ToolVerdict{}, cause
 	case err != nil:
 		if closeErr := p.close(ctx); closeErr != nil {
@@ -56,12 +56,12 @@ func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVe
 	}
 	step, err := run.newStep(ctx, p.fence, result, time.Since(started))
 	if err != nil {
-		_ = p.close(ctx) // err says more
+		_ = p.close(ctx) // err is the better error
 		return agent.ToolVerdict{}, err
 	}
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
-	_ = p.emit(work, end) // a cancelled stream still takes it
+	_ = p.emit(work, end) // end returns the error, and a cancelled stream accepts the event
 	if err := p.end(ctx); err != nil {
 		return agent.ToolVerdict{}, err
 	}
@@ -71,7 +71,7 @@ func (ts *Turns) CallTool(ctx context.Context, in CallToolInput) (v agent.ToolVe
 // toolProducer returns the name of the producer of a call's events.
 func toolProducer(step int, call agent.CallID) string { return fmt.Sprintf("tool/%d/%s", step, call) }
 
-// missingReply is the error of a step whose model reply was stored and is gone. It is permanent.
+// missingReply returns the permanent error for a step whose stored model reply no longer exists.
 func missingReply(op string, id agent.TurnID, step int) error {
 	return agent.Errorf(agent.CodeNotFound, op,
 		"step %d of turn %q has no model reply: it was deleted, or the database was restored from an older backup", step, id)
@@ -86,7 +86,7 @@ func callOf(blocks []agent.Block, id agent.CallID) (agent.Block, error) {
 	return agent.Block{}, agent.Errorf(agent.CodeInternal, "call tool", "the reply has no call %q", id)
 }
 
-// editedArgs returns the arguments that a person gave instead of the model's, nil if nobody did.
+// editedArgs returns the arguments that a person gave in place of the model's, or nil if nobody edited the call.
 func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.RawMessage, err error) {
 	approvals, err := ts.Store.Approvals(ctx, call.TurnID)
 	for i := range approvals {
@@ -98,12 +98,12 @@ func (ts *Turns) editedArgs(ctx context.Context, call agent.StepKey) (args json.
 	return args, err
 }
 
-// call runs the tool in its epoch and streams its progress.
+// call runs the tool and streams its progress.
 func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, error) {
 	start := r.event(agent.EventToolStart)
 	start.Input = r.block.Args
-	if !r.alone || r.tool != nil && !r.repeatable() {
-		// A later attempt has to know that the call was shown beside others, or that it may have taken effect.
+	if !r.isOnlyCall || r.tool != nil && !r.repeatable() {
+		// A later attempt must know of this one: the call may have taken effect, or viewers may have seen it among others.
 		if err := p.sync(ctx); err != nil {
 			return agent.ToolResult{}, err
 		}
@@ -112,49 +112,49 @@ func (r *toolRun) call(ctx context.Context, p *producer) (agent.ToolResult, erro
 		return agent.ToolResult{}, err
 	}
 	if r.tool == nil {
-		r.refuse.Tool = r.block.Name
-		return failed(r.refuse), nil
+		r.refusal.Tool = r.block.Name
+		return failureResult(r.refusal), nil
 	}
 	inv := r.invocation(p.fence.Epoch, func(message string) {
 		progress := r.event(agent.EventToolProgress)
 		progress.Text = clip.Bytes(message, 1000)
-		_ = p.emit(ctx, progress) // the work's context says what an error would
+		_ = p.emit(ctx, progress) // an error also cancels ctx
 	})
 	if p.fence.Epoch > 1 && !inv.Repeatable {
-		return failed(&agent.Failure{
+		return failureResult(&agent.Failure{
 			Type: agent.OutcomeUnknown, Tool: r.block.Name,
 			Message: "an earlier attempt of this call was cut off and may have taken effect; it was not repeated",
 		}), nil
 	}
-	patience, late := r.ts.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.ts.ToolTimeout)
-	if left := time.Duration(r.in.BudgetMS) * time.Millisecond; left > 0 && left < patience {
-		patience, late = left, "the turn's time was over and the call was stopped"
+	timeout, late := r.ts.ToolTimeout, fmt.Sprintf("the call took longer than %s and was stopped", r.ts.ToolTimeout)
+	if budget := time.Duration(r.in.BudgetMS) * time.Millisecond; budget > 0 && budget < timeout {
+		timeout, late = budget, "the turn's time was over and the call was stopped"
 	}
-	bounded, free := context.WithTimeout(ctx, patience)
-	defer free()
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	result, err := r.wrap(r.tool.Call)(bounded, inv, r.toolCall())
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return result, err
 	case bounded.Err() != nil && !inv.Repeatable:
-		return failed(&agent.Failure{Type: agent.OutcomeUnknown, Tool: r.block.Name, Message: late + "; it may have taken effect"}), nil
+		return failureResult(&agent.Failure{Type: agent.OutcomeUnknown, Tool: r.block.Name, Message: late + "; it may have taken effect"}), nil
 	case bounded.Err() != nil:
-		return failed(&agent.Failure{
+		return failureResult(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Tool: r.block.Name, Retryable: true, Message: late,
 		}), nil
 	}
 	return r.errorResult(ctx, p.fence.Epoch, err)
 }
 
-// errorResult turns an error of a call into what the model is told. It returns the error itself when another attempt may help.
+// errorResult returns the result that tells the model of a call's error. If another attempt may help, it returns the error instead.
 func (r *toolRun) errorResult(ctx context.Context, epoch agent.Epoch, err error) (agent.ToolResult, error) {
-	if agent.CodeOf(err).Retryable() && epoch < toolEpochs {
+	if agent.CodeOf(err).Retryable() && epoch < maxToolEpochs {
 		return agent.ToolResult{}, err
 	}
 	f := agent.FailureOf(err)
 	f.Tool = r.block.Name
 	r.ts.log(ctx).Warn("tool call", zap.String("tool", r.block.Name), zap.Error(err))
-	return failed(f), nil
+	return failureResult(f), nil
 }
 
-func failed(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }
+func failureResult(f *agent.Failure) agent.ToolResult { return agent.ToolResult{Failure: f} }

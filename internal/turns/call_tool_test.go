@@ -13,11 +13,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// asked begins a turn whose first step has asked for one tool call.
-func asked(t *testing.T, free bool, change ...func(*turns.Config)) (*harness, turns.CallToolInput) {
+// beginWithCall begins a turn whose first reply has one tool call.
+func beginWithCall(t *testing.T, free bool, change ...func(*turns.Config)) (*harness, turns.CallToolInput) {
 	t.Helper()
 	h := newHarness(t, change...)
-	h.tool.free = free
+	h.tool.effectFree = free
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
 	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
@@ -38,7 +38,7 @@ func (h *harness) result() agent.ToolStep {
 }
 
 func TestToolRunsOnce(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	h.tool.call = func(_ context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 		require.JSONEq(t, `{"q":1}`, string(call.Args))
 		require.Equal(t, "t1/1/a", inv.IdempotencyKey)
@@ -62,7 +62,7 @@ func TestToolRunsOnce(t *testing.T) {
 }
 
 func TestFailedToolIsData(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	h.tool.call = returns(agent.ToolResult{Failure: &agent.Failure{Type: "invalid", Message: "no such column", Step: "table_sort"}}, nil)
 	v, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
@@ -71,23 +71,23 @@ func TestFailedToolIsData(t *testing.T) {
 }
 
 func TestUnreachableToolIsRetriedAndThenData(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	h.tool.call = returns(agent.ToolResult{}, agent.Errorf(agent.CodeUnavailable, "", "no route to host"))
 	for range 2 {
 		_, err := h.CallTool(t.Context(), in)
-		require.ErrorContains(t, err, "no route to host", "Temporal tries again")
+		require.ErrorContains(t, err, "no route to host", "Temporal has to retry")
 	}
 	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err, "at last the model is told")
+	require.NoError(t, err, "the model gets the error in the end")
 	require.True(t, v.Failed)
 	require.Equal(t, 3, h.tool.count)
 }
 
 func TestSideEffectsAreNotRepeated(t *testing.T) {
-	h, in := asked(t, false)
+	h, in := beginWithCall(t, false)
 	ctx, die := context.WithCancel(t.Context())
 	h.tool.call = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
-		die() // the worker dies after the effect and before the answer
+		die() // the worker dies after the effect and before the result is stored
 		return agent.ToolResult{}, context.Canceled
 	}
 	_, err := h.CallTool(ctx, in)
@@ -100,7 +100,7 @@ func TestSideEffectsAreNotRepeated(t *testing.T) {
 }
 
 func TestLargeOutputGoesToTheBlobStore(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	rows := `["` + strings.Repeat("x", 40<<10) + `"]`
 	h.tool.call = returns(agent.ToolResult{
 		Output: json.RawMessage(`{"rows":` + rows + `}`), Data: json.RawMessage(rows), Preview: json.RawMessage(`{"type":"dataset","row_count":1}`),
@@ -110,14 +110,14 @@ func TestLargeOutputGoesToTheBlobStore(t *testing.T) {
 	require.True(t, strings.HasPrefix(v.Ref, "cas://sha256:"), v.Ref)
 	step := h.result()
 	require.JSONEq(t, `{"ref":"`+v.Ref+`","preview":{"type":"dataset","row_count":1}}`, string(step.Result.Output))
-	require.JSONEq(t, rows, string(step.Data), "the result still has it")
+	require.JSONEq(t, rows, string(step.Data), "the result has the whole output")
 	for _, e := range h.events("t1") {
 		require.Less(t, len(e.Output), 1024)
 	}
 }
 
 func TestCancelledTurnRunsNoTool(t *testing.T) {
-	h, in := asked(t, true)
+	h, in := beginWithCall(t, true)
 	require.NoError(t, h.MarkCancelled(t.Context(), "t1"))
 	v, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestCancelledTurnRunsNoTool(t *testing.T) {
 }
 
 func TestApproval(t *testing.T) {
-	h, in := asked(t, false)
+	h, in := beginWithCall(t, false)
 	h.tool.call = func(_ context.Context, _ agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: call.Args}, nil
 	}
@@ -154,7 +154,7 @@ func TestApproval(t *testing.T) {
 	require.True(t, r.Verdict.Run)
 	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: in.TurnID, Decision: agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "bob"}})
 	require.NoError(t, err)
-	require.Equal(t, "conflict", r.Refusal.Type, "nobody decides twice")
+	require.Equal(t, "conflict", r.Refusal.Type, "a second decision is refused")
 
 	in.Decided = true
 	_, err = h.CallTool(t.Context(), in)
@@ -163,7 +163,7 @@ func TestApproval(t *testing.T) {
 }
 
 func TestRejectedCallIsAnswered(t *testing.T) {
-	h, in := asked(t, false)
+	h, in := beginWithCall(t, false)
 	out, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{TurnID: in.TurnID, Step: 1, Calls: []turns.ApprovalCall{{ID: "a"}}})
 	require.NoError(t, err)
 	d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
@@ -180,11 +180,11 @@ func TestRejectedCallIsAnswered(t *testing.T) {
 	require.Equal(t, agent.RoleTool, last[len(last)-1].Role, "the model sees the answer")
 }
 
-// TestToolThatNeverAnswersIsStopped: what only reads may be asked again; what has effects may have had them.
+// TestToolThatNeverAnswersIsStopped: after a timeout the model may repeat a call without effects; otherwise the outcome is unknown.
 func TestToolThatNeverAnswersIsStopped(t *testing.T) {
 	for free, kind := range map[bool]string{true: string(agent.CodeUnavailable), false: agent.OutcomeUnknown} {
 		t.Run(kind, func(t *testing.T) {
-			h, in := asked(t, free, func(c *turns.Config) { c.ToolTimeout = 50 * time.Millisecond })
+			h, in := beginWithCall(t, free, func(c *turns.Config) { c.ToolTimeout = 50 * time.Millisecond })
 			h.tool.call = func(ctx context.Context, _ agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 				<-ctx.Done()
 				return agent.ToolResult{}, ctx.Err()

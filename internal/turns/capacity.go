@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// maxBeginTime is how long a turn that has not begun keeps its place among those that start.
+	// maxBeginTime is how long a turn that has not begun keeps its place among the starting turns.
 	maxBeginTime = 30 * time.Second
-	// maxOverloadReads bounds the reads, side by side, that find a request's turn while there is no capacity for a new one. A request waits at most
-	// maxOverloadWait for such a read.
+	// While there is no capacity for new turns, at most maxOverloadReads requests at a time look for an existing turn to join. Each takes at most
+	// maxOverloadWait.
 	maxOverloadReads = 4
 	maxOverloadWait  = 250 * time.Millisecond
 )
 
-// Capacity bounds how many turns start at the same time; admission.Capacity does.
+// Capacity bounds how many turns start at the same time. It is implemented by admission.Capacity.
 type Capacity interface {
-	// Enter takes a place among the turns that start, or waits a moment for one. A refusal is [agent.CodeUnavailable]: nothing was started. leave
-	// gives the place back; begun says that the turn has begun by then.
+	// Enter takes a place among the starting turns, and may wait briefly for one. A refusal is [agent.CodeUnavailable]. leave gives the place
+	// back; begun reports whether the turn has begun.
 	Enter(ctx context.Context) (leave func(begun bool), err error)
 }
 
-// leaveCapacity gives a request's place back: at once, or when the workflow that it has started begins.
+// leaveCapacity gives a request's place back: when the workflow that the request has started begins, or else at once.
 func (s *submission) leaveCapacity(ctx context.Context, leave func(begun bool), started bool) {
 	if started && s.mode != agent.ModeDirect {
 		go s.awaitBegin(context.WithoutCancel(ctx), s.req.TurnID, leave)
 		return
 	}
-	leave(started) // a driver's Submit returns when the turn has begun
+	leave(started) // Driver.Submit returns after a direct turn has begun
 }
 
-// awaitBegin gives a turn's place back when its first event is there, which its workflow writes when it begins. If the events cannot be read, the turn
+// awaitBegin gives a turn's place back at the turn's first event, which the workflow writes when it begins. If the events cannot be read, the turn
 // does not count as begun.
 func (b *Inbox) awaitBegin(ctx context.Context, id agent.TurnID, leave func(begun bool)) {
 	ctx, cancel := context.WithTimeout(ctx, maxBeginTime)

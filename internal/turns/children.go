@@ -14,11 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// childNamespace is the namespace of the ids of child turns, which are made of the calls that ask for them.
-var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //nolint:gochecknoglobals // a constant in all but syntax
+// childNamespace is the UUID namespace of the ids of child turns.
+var childNamespace = uuid.MustParse("3c1f6d0b-8f0e-5b53-9b0c-0a9f6c1d2e07") //nolint:gochecknoglobals // never changes
 
-// BeginChild queues the turn of another agent that a call asks for, so that its message is in the store and not in history. A call that cannot
-// become a turn is answered by CallTool. Idempotent.
+// BeginChild queues the turn of another agent that a call asks for, so that the store has its message and the history does not. If the call cannot
+// become a turn, the result names no child and CallTool answers the call. BeginChild is idempotent.
 func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginChildResult, err error) {
 	ctx, done := ts.watch(ctx, "BeginChild", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -46,13 +46,13 @@ func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginC
 		Approvals: asking.Record.Approvals,
 	}
 	begun, err := ts.Begin(ctx, req, BeginTurnInput{
-		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: ts.Observer.Delegate(ctx, run.turn.seen, id),
+		WorkflowID: id.WorkflowID(), Parent: in.TurnID, Trace: ts.Observer.Delegate(ctx, run.turn.observed, id),
 	})
 	if err != nil {
 		if agent.CodeOf(err).Retryable() {
 			return BeginChildResult{}, err
 		}
-		return BeginChildResult{Refused: clip.Bytes(err.Error(), maxWhy)}, nil
+		return BeginChildResult{Refused: clip.Bytes(err.Error(), maxReasonBytes)}, nil
 	}
 	start := run.event(agent.EventToolStart)
 	start.Input, start.Ref = run.block.Args, id.WorkflowID()
@@ -60,7 +60,7 @@ func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginC
 		return BeginChildResult{}, err
 	}
 	tail, err := ts.Log.Tail(ctx, string(in.TurnID))
-	if err == nil && tail.Cancelled { // whoever cancelled the turn may not have seen this child
+	if err == nil && tail.Cancelled { // MarkCancelled may have run before this child was recorded
 		err = ts.Log.Cancel(ctx, string(id))
 	}
 	if err != nil {
@@ -69,12 +69,12 @@ func (ts *Turns) BeginChild(ctx context.Context, in BeginChildInput) (out BeginC
 	return BeginChildResult{Child: id, Tenant: begun.Turn.Tenant}, nil
 }
 
-// childID returns the id of the child turn of a call; it is always the same for the same call.
+// childID returns the id of the child turn of a call. The same call always has the same id.
 func childID(parent agent.TurnID, step int, call agent.CallID) agent.TurnID {
 	return agent.TurnID(uuid.NewSHA1(childNamespace, fmt.Appendf(nil, "%s\x00%d\x00%s", parent, step, call)).String())
 }
 
-// childAnswer is the result of a delegated call, as the asking model reads it.
+// childAnswer is the result of a delegated call that the model gets.
 type childAnswer struct {
 	Agent      string           `json:"agent"`
 	Status     agent.TurnStatus `json:"status"`
@@ -84,7 +84,7 @@ type childAnswer struct {
 	ResultRef  string           `json:"result_ref,omitempty"`
 }
 
-// StoreChild makes the result of a child turn the result of the call that asked for it. Idempotent.
+// StoreChild stores the result of a child turn as the result of the call that asked for it. It is idempotent.
 func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (v agent.ToolVerdict, err error) {
 	ctx, done := ts.watch(ctx, "StoreChild", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -98,7 +98,7 @@ func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (v agent.To
 		return agent.ToolVerdict{}, err
 	}
 	out := child.Output
-	fence, err := ts.begin(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end", run.isStored)
+	fence, err := ts.beginProducer(ctx, run.turn.TurnRef, toolProducer(in.Step, in.CallID)+"/end", run.isStored)
 	if errors.Is(err, errStored) { // by another attempt, meanwhile
 		return ts.storedVerdict(ctx, run.key)
 	}
@@ -123,7 +123,7 @@ func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (v agent.To
 	}
 	end := run.event(agent.EventToolEnd)
 	end.Output, end.Ref, end.Failed = step.Result.Output, step.Result.Ref, step.Verdict.Failed
-	if err := ts.append(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
+	if err := ts.appendEvents(ctx, run.turn.TurnRef, fence, []agent.Event{end}); err != nil {
 		return agent.ToolVerdict{}, err
 	}
 	if err := run.saveStep(ctx, step); err != nil {
@@ -136,7 +136,7 @@ func (ts *Turns) StoreChild(ctx context.Context, in StoreChildInput) (v agent.To
 	return step.Verdict, nil
 }
 
-// Ended returns a turn whose workflow has ended, with its Output. If the workflow ended without storing one, the turn is failed first.
+// Ended returns a turn whose workflow has ended, with its Output. If the workflow has stored none, Ended first ends the turn as failed.
 func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	t, err := ts.Store.Turn(ctx, id)
 	if err != nil || t.Output != nil {
@@ -151,8 +151,8 @@ func (ts *Turns) Ended(ctx context.Context, id agent.TurnID) (agent.TurnState, e
 	return t, err
 }
 
-// childResult returns the output of a child turn as the result of the call that asked for it. Like every tool result it passes the middleware,
-// which cannot make the child run again.
+// childResult returns the output of a child turn as the result of the call that asked for it. The result goes through the middleware like every tool
+// result, but middleware cannot make the child run again.
 func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent.AgentStepOutput) (agent.ToolResult, error) {
 	output, err := json.Marshal(childAnswer{
 		Agent: out.Agent, Status: out.Status, Output: out.Output, Structured: out.Structured, TurnID: out.TurnID, ResultRef: out.ResultRef,
@@ -167,7 +167,7 @@ func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent
 			f = *out.Error
 		}
 		f.Tool = r.block.Name
-		result = failed(&f)
+		result = failureResult(&f)
 	}
 	inv := r.invocation(epoch, nil)
 	inv.Settled = true
@@ -179,18 +179,18 @@ func (r *toolRun) childResult(ctx context.Context, epoch agent.Epoch, out *agent
 	return r.errorResult(ctx, epoch, err)
 }
 
-// cleanChildEvents returns the events of a child turn for the stream of a turn that waits for it. The texts of approvals have passed the
-// middleware of the waiting turn, as tool results do.
-func (ts *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
-	made, err := ts.executor(ctx, parent.PlanHash)
+// filterChildEvents returns the events of a child turn for the stream of a turn that waits for it. The texts of their approvals have been through the
+// middleware of the waiting turn, like tool results.
+func (ts *Turns) filterChildEvents(ctx context.Context, parent *facts, events []agent.Event) ([]agent.Event, error) {
+	exec, err := ts.executor(ctx, parent.PlanHash)
 	if err != nil {
 		return nil, err
 	}
-	run := &toolRun{ts: ts, turn: *parent, chain: made.chain}
+	run := &toolRun{ts: ts, turn: *parent, chain: exec.chain}
 	events = slices.Clone(events)
 	for i := range events {
 		if p := events[i].Approval; p != nil && len(run.chain) > 0 {
-			if events[i].Approval, err = run.cleanApproval(ctx, *p); err != nil {
+			if events[i].Approval, err = run.filterApproval(ctx, *p); err != nil {
 				return nil, err
 			}
 		}
@@ -198,10 +198,10 @@ func (ts *Turns) cleanChildEvents(ctx context.Context, parent *facts, events []a
 	return events, nil
 }
 
-// cleanApproval returns an approval whose texts have passed the middleware. If the middleware refuses them they are left out, and the description
-// says why.
-func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.Approval, error) {
-	raw, err := json.Marshal(approvalWords{p.Args, p.DecidedArgs, p.Description, p.Message})
+// filterApproval returns an approval whose texts have been through the middleware. If the middleware refuses them, the approval has no texts but the
+// reason, as its description.
+func (r *toolRun) filterApproval(ctx context.Context, p agent.Approval) (*agent.Approval, error) {
+	raw, err := json.Marshal(approvalTexts{p.Args, p.DecidedArgs, p.Description, p.Message})
 	if err != nil {
 		return nil, err
 	}
@@ -218,19 +218,19 @@ func (r *toolRun) cleanApproval(ctx context.Context, p agent.Approval) (*agent.A
 	if err == nil && result.Failure != nil {
 		err = result.Failure.AsError()
 	}
-	var words approvalWords
+	var words approvalTexts
 	if err == nil {
 		err = json.Unmarshal(result.Output, &words)
 	}
 	if err != nil {
-		words = approvalWords{Description: clip.Bytes(err.Error(), maxWhy)}
+		words = approvalTexts{Description: clip.Bytes(err.Error(), maxReasonBytes)}
 	}
 	p.Args, p.DecidedArgs, p.Description, p.Message = words.Args, words.DecidedArgs, words.Description, words.Message
 	return &p, nil
 }
 
-// approvalWords are the parts of an approval that people and models have written.
-type approvalWords struct {
+// approvalTexts are the parts of an approval that people or models have written.
+type approvalTexts struct {
 	Args        json.RawMessage `json:"args,omitempty"`
 	DecidedArgs json.RawMessage `json:"decided_args,omitempty"`
 	Description string          `json:"description,omitempty"`

@@ -18,8 +18,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// bosses makes the harness's agent one that may ask itself for help, which a catalog would not allow and suits a test.
-func bosses(t *testing.T, change ...func(*turns.Config)) *harness {
+// newDelegatingHarness returns a harness whose agent may delegate to itself, which a catalog would not allow.
+func newDelegatingHarness(t *testing.T, change ...func(*turns.Config)) *harness {
 	t.Helper()
 	kits, err := tool.NewRegistry(delegate.New(delegate.Config{Containers: noContainers{}}))
 	require.NoError(t, err)
@@ -31,15 +31,15 @@ func bosses(t *testing.T, change ...func(*turns.Config)) *harness {
 	return h
 }
 
-// noContainers is a cluster that nothing is run on.
+// noContainers is a cluster that runs no containers.
 type noContainers struct{ delegate.Containers }
 
 func (noContainers) Run(context.Context, agent.Container) (agent.ContainerResult, error) {
 	return agent.ContainerResult{}, agent.Errorf(agent.CodeUnavailable, "run container", "away")
 }
 
-// delegates begins a turn that asks for help, and returns the verdict on its call.
-func (h *harness) delegates(args string, metadata ...map[string]any) agent.CallVerdict {
+// beginDelegation begins a turn whose reply delegates to an agent, and returns the verdict on that call.
+func (h *harness) beginDelegation(args string, metadata ...map[string]any) agent.CallVerdict {
 	h.t.Helper()
 	about := agent.InvocationContext{Tenant: "acme", UserID: "u"}
 	if len(metadata) > 0 {
@@ -54,10 +54,10 @@ func (h *harness) delegates(args string, metadata ...map[string]any) agent.CallV
 }
 
 func TestChildTurn(t *testing.T) {
-	h := bosses(t)
-	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"},"config":{"limits":{"tool_calls":7,"tokens":50}}}`)
+	h := newDelegatingHarness(t)
+	call := h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"},"config":{"limits":{"tool_calls":7,"tokens":50}}}`)
 	require.True(t, call.Child)
-	require.Empty(t, call.Gate, "the child has gates of its own")
+	require.Empty(t, call.Gate, "the child turn has its own approvals")
 	in := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a", Limits: agent.Limits{ToolCalls: 3, Tokens: 1000}}
 	var child agent.TurnID
 	for range 2 {
@@ -71,7 +71,7 @@ func TestChildTurn(t *testing.T) {
 		turns.BeginTurnInput{WorkflowID: child.WorkflowID(), RunID: "r"})
 	require.NoError(t, err)
 	require.Equal(t, turns.VerdictReady, begun.Verdict)
-	require.Equal(t, agent.Limits{ModelCalls: 25, ToolCalls: 3, Tokens: 50}, begun.Limits, "of plan, parent and request the strictest")
+	require.Equal(t, agent.Limits{ModelCalls: 25, ToolCalls: 3, Tokens: 50}, begun.Limits, "the strictest limits of plan, parent and call")
 	require.Equal(t, agent.SessionID(child), begun.Turn.SessionID)
 
 	h.model.script(says("nine"))
@@ -96,12 +96,12 @@ func TestChildTurn(t *testing.T) {
 	require.Equal(t, 1, count(events, agent.EventToolEnd))
 	for _, e := range events {
 		if e.Type == agent.EventToolStart {
-			require.Equal(t, child.WorkflowID(), e.Ref, "who wants to watch finds the child")
+			require.Equal(t, child.WorkflowID(), e.Ref, "the event refers to the child turn")
 		}
 	}
 }
 
-// What another agent answers is a tool's result: the middleware of the asking turn sees it before anything of it is stored or shown.
+// The answer of a child turn is a tool result: it goes through the middleware of the parent before it is stored or shown.
 func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 	const pii = `{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`
 	cases := map[string]struct {
@@ -120,11 +120,11 @@ func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			n := &notes{}
-			h := bosses(t, func(cfg *turns.Config) { cfg.Observer = n })
-			h.cleans(fmt.Sprintf(pii, c.strategy))
-			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
-			child := h.child(says(`{"mail":"joe@example.com"}`))
+			n := &observerNotes{}
+			h := newDelegatingHarness(t, func(cfg *turns.Config) { cfg.Observer = n })
+			h.addPII(fmt.Sprintf(pii, c.strategy))
+			h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.beginChild(says(`{"mail":"joe@example.com"}`))
 			c.ended.TurnID = child
 			_, err := h.StoreTurn(t.Context(), c.ended)
 			require.NoError(t, err)
@@ -133,7 +133,7 @@ func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 			require.Equal(t, c.want != "[REDACTED_EMAIL]", v.Failed)
 			step := h.result()
 			require.Contains(t, string(step.Result.Output), c.want)
-			require.NotContains(t, string(step.Result.Output), "attempts", "a child that has ended is not asked again")
+			require.NotContains(t, string(step.Result.Output), "attempts", "a child turn that has ended is not started again")
 			shown, err := json.Marshal([]any{step, h.events("t1"), v})
 			require.NoError(t, err)
 			require.NotContains(t, string(shown), "joe@")
@@ -142,14 +142,14 @@ func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 	}
 }
 
-// The approvals of a child turn show in the stream of the asking turn as its middleware leaves them, and whole in the child's own.
+// The stream of the parent shows approvals of a child turn after the parent's middleware; the child's own stream shows them unchanged.
 func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
 	for strategy, want := range map[string]string{"redact": `"args":{"to":"[REDACTED_EMAIL]"}`, "block": "detected 1 instance(s) of email"} {
 		t.Run(strategy, func(t *testing.T) {
-			h := bosses(t)
-			h.cleans(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
-			h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
-			child := h.child(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
+			h := newDelegatingHarness(t)
+			h.addPII(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
+			h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
+			child := h.beginChild(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
 			_, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{TurnID: child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}}})
 			require.NoError(t, err)
 			for id, words := range map[agent.TurnID]string{child: "joe@example.com", "t1": want} {
@@ -165,8 +165,8 @@ func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
 	}
 }
 
-// cleans gives the harness's agent a pii middleware, and a retry of failed calls around it.
-func (h *harness) cleans(options string) {
+// addPII adds the middleware pii to the harness's agent, and tool_retry around it.
+func (h *harness) addPII(options string) {
 	h.t.Helper()
 	h.catalog.change(func(p *agent.Plan) {
 		p.Middleware = []agent.PlanMiddleware{
@@ -175,8 +175,8 @@ func (h *harness) cleans(options string) {
 	})
 }
 
-// child begins the turn that the delegated call asks for, and has its model reply once.
-func (h *harness) child(reply play) agent.TurnID {
+// beginChild begins the child turn of a delegated call, and makes one model call in it.
+func (h *harness) beginChild(reply modelStep) agent.TurnID {
 	h.t.Helper()
 	out, err := h.BeginChild(h.t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(h.t, err)
@@ -190,22 +190,22 @@ func (h *harness) child(reply play) agent.TurnID {
 }
 
 func TestChildThatCannotBe(t *testing.T) {
-	h := bosses(t)
-	call := h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
+	h := newDelegatingHarness(t)
+	call := h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
 	require.False(t, call.Child)
 	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
-	require.Contains(t, string(h.result().Result.Output), "analyst", "it says which agents there are")
+	require.Contains(t, string(h.result().Result.Output), "analyst", "the error names the agents")
 }
 
 func TestChildThatEndsBadly(t *testing.T) {
-	h := bosses(t)
-	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	h := newDelegatingHarness(t)
+	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: out.Child})
 	require.NoError(t, err)
-	require.True(t, v.Failed, "its workflow ended without a word")
+	require.True(t, v.Failed, "its workflow ended without a result")
 	require.Contains(t, string(h.result().Result.Output), "terminated")
 	state, err := h.store.Turn(t.Context(), out.Child)
 	require.NoError(t, err)
@@ -213,8 +213,8 @@ func TestChildThatEndsBadly(t *testing.T) {
 }
 
 func TestPauseOfAChild(t *testing.T) {
-	h := bosses(t)
-	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
+	h := newDelegatingHarness(t)
+	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
@@ -243,30 +243,31 @@ func TestPauseOfAChild(t *testing.T) {
 	d := agent.Decision{ApprovalID: id, Decision: agent.DecisionApprove, By: "ops"}
 	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
 	require.NoError(t, err)
-	require.True(t, r.Elsewhere, "the parent's core has nothing to do with it")
+	require.True(t, r.Elsewhere, "the verdict is not for the parent's core")
 	require.Equal(t, []string{out.Child.WorkflowID() + " approve"}, h.runs.decided)
 	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: out.Child, Decision: d})
 	require.NoError(t, err)
 	require.True(t, r.Verdict.Run)
 	require.Equal(t, 1, count(h.events("t1"), agent.EventApprovalResolved))
 
-	// Who has nothing to do with either is told as if there were none.
+	// An unrelated turn gets the same error as for an unknown approval.
 	h.begin(agent.TurnRequest{TurnID: "t9", Context: agent.InvocationContext{Tenant: "acme"}})
 	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: "t9", Decision: d})
 	require.NoError(t, err)
 	require.Equal(t, string(agent.CodeNotFound), r.Refusal.Type)
 }
 
-// TestCancelReachesChildren: a cancel of the turn that asked ends the model calls of its children within a second, and of a child that begins after it.
+// TestCancelReachesChildren: cancelling a turn ends the model calls of its child turns within a second, and also cancels a child that
+// begins later.
 func TestCancelReachesChildren(t *testing.T) {
-	h := bosses(t, func(c *turns.Config) { c.ModelCalls = agent.ModelCallsLocal })
-	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	h := newDelegatingHarness(t, func(c *turns.Config) { c.ModelCalls = agent.ModelCallsLocal })
+	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
 	begin := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"}
 	out, err := h.BeginChild(t.Context(), begin)
 	require.NoError(t, err)
 	plan, err := h.LoadPlan(t.Context(), turns.TurnInput{TurnID: out.Child})
 	require.NoError(t, err)
-	require.True(t, plan.LocalCalls, "a child's calls may be local: a cancel reaches them by the log")
+	require.True(t, plan.LocalCalls, "the child's stream is marked as cancelled")
 	grandchild := agent.TurnID("grandchild")
 	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: grandchild, Message: "help", Context: agent.InvocationContext{Tenant: "acme"}},
 		turns.BeginTurnInput{WorkflowID: grandchild.WorkflowID(), Parent: out.Child})
@@ -300,7 +301,7 @@ func TestCancelReachesChildren(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, tail.Cancelled)
 
-	// A child that was not there yet when its turn was cancelled.
+	// A child that begins after its parent was cancelled.
 	h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s2", Context: agent.InvocationContext{Tenant: "acme"}})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(
 		`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)}))

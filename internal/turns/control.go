@@ -20,7 +20,7 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 	}
 	t, err := b.unfinishedTurn(ctx, id)
 	switch {
-	case t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired: // the decision is for later attempts: this turn has ended
+	case t.Output != nil && t.Output.StopReason == agent.StopApprovalRequired: // the turn has ended; later attempts use the decision
 		_, err = b.Turns.Store.ResolveApproval(ctx, id, d)
 		return err
 	case t.Output != nil:
@@ -35,7 +35,7 @@ func (b *Inbox) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) e
 	return err
 }
 
-// decideAgain accepts the decision that an approval of a turn that has ended got while the turn waited: whoever lost the answer sends it again.
+// decideAgain accepts a repeated decision after the turn has ended, in case its sender has lost the answer. Any other decision is refused.
 func (b *Inbox) decideAgain(ctx context.Context, id agent.TurnID, d agent.Decision) error {
 	_, err := b.Turns.Store.ResolveApproval(ctx, id, d)
 	if agent.CodeOf(err) == agent.CodeNotFound {
@@ -44,8 +44,8 @@ func (b *Inbox) decideAgain(ctx context.Context, id agent.TurnID, d agent.Decisi
 	return err
 }
 
-// Cancel marks the streams of the turn and of its child turns, which stops their models within a second, and signals the workflow, which may be
-// waiting for a person or for its session.
+// Cancel marks the streams of the turn and of its child turns as cancelled, which stops their model calls within a second. It also signals the
+// workflow, which may be waiting for a person or for its session.
 func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelRequest) error {
 	t, err := b.unfinishedTurn(ctx, id)
 	if err != nil {
@@ -61,14 +61,14 @@ func (b *Inbox) Cancel(ctx context.Context, id agent.TurnID, c agent.CancelReque
 	return err
 }
 
-// Provide stores the result of a client-side tool that a turn, or a turn that it waits for, has called, and then tells the workflow, whose history gets
-// the call's id alone. A workflow that misses it looks into the store by itself.
+// Provide stores the result of a client-side tool that the turn, or a turn that it waits for, has called. Then it signals the workflow. The signal has
+// only the id of the call, so that the result is not in the history. A workflow that misses the signal finds the result in the store later.
 func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedResult) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
 	t, err := b.unfinishedTurn(ctx, id)
-	if err != nil && t.Output == nil { // a turn that has ended accepts the same result again
+	if err != nil && t.Output == nil { // a turn that has ended accepts a repeated result
 		return err
 	}
 	in, workflowID, err := b.findWaitingCall(ctx, &t.Record, ProvideInput{TurnID: id, Provided: r})
@@ -91,12 +91,12 @@ func (b *Inbox) Provide(ctx context.Context, id agent.TurnID, r agent.ProvidedRe
 	return nil
 }
 
-// findWaitingCall returns the turn, the call and the workflow that wait for a result: the turn's own, else those of a child turn. If nothing
-// waits, it returns in unchanged.
+// findWaitingCall finds the call that waits for a result: one of the turn itself, else one of a child turn. It returns in with the turn and the
+// approval of that call, and the workflow of that turn. If no call waits, it returns in unchanged.
 func (b *Inbox) findWaitingCall(ctx context.Context, r *agent.TurnRecord, in ProvideInput) (found ProvideInput, workflowID string, err error) {
 	pending, err := b.Turns.Store.PendingBelow(ctx, in.TurnID)
-	own := slices.DeleteFunc(slices.Clone(pending), func(a agent.Approval) bool { return a.TurnID != in.TurnID })
-	p := cmp.Or(findClientCall(own, in.Provided.ToolCallID), findClientCall(pending, in.Provided.ToolCallID))
+	ownCalls := slices.DeleteFunc(slices.Clone(pending), func(a agent.Approval) bool { return a.TurnID != in.TurnID })
+	p := cmp.Or(findClientCall(ownCalls, in.Provided.ToolCallID), findClientCall(pending, in.Provided.ToolCallID))
 	if err != nil || p == nil {
 		return in, r.WorkflowID, err
 	}
@@ -112,7 +112,7 @@ func (b *Inbox) findWaitingCall(ctx context.Context, r *agent.TurnRecord, in Pro
 	return in, workflowID, nil
 }
 
-// unfinishedTurn returns a turn that has not ended. For a turn that has ended it returns the turn and an error.
+// unfinishedTurn returns a turn. If the turn has ended, it returns both the turn and an error.
 func (b *Inbox) unfinishedTurn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	t, err := b.Turns.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound { // its workflow may have been started a moment ago

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Decide checks and stores a decision. It returns a verdict for the core, or a refusal for the person. A rejected or answered call gets its
-// result here, for the model. A decision about a call of a child turn goes to the child.
+// Decide checks and stores a decision. It returns a verdict for the core, or a refusal for the person. If the call will not run, Decide also stores
+// its result for the model. A decision about a call of a child turn is passed to the child.
 func (ts *Turns) Decide(ctx context.Context, in DecideInput) (DecideResult, error) {
 	ctx, done := ts.watch(ctx, "Decide", in.TurnID, 0)
 	out, err := ts.decide(ctx, in)
@@ -19,7 +19,7 @@ func (ts *Turns) Decide(ctx context.Context, in DecideInput) (DecideResult, erro
 	return decideResult(out, err)
 }
 
-// decideResult returns an error that retrying cannot help as a refusal for whoever decided or provided.
+// decideResult turns a permanent error into a refusal for the person or client that sent the decision or result.
 func decideResult(out DecideResult, err error) (DecideResult, error) {
 	switch {
 	case err == nil:
@@ -54,26 +54,27 @@ func (ts *Turns) decide(ctx context.Context, in DecideInput) (DecideResult, erro
 	return ts.storeOutcome(ctx, &turn, &asked, in.Decision)
 }
 
-// storeOutcome stores how a wait ended and returns the verdict. A wait that ended otherwise before is a refusal with the earlier verdict.
+// storeOutcome stores the decision that ends a wait and returns its verdict. If another decision ended the wait before, it returns a refusal with
+// the earlier verdict.
 func (ts *Turns) storeOutcome(ctx context.Context, turn *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
 	p, err := ts.Store.ResolveApproval(ctx, turn.TurnID, d)
 	if agent.CodeOf(err) == agent.CodeConflict { // the turn may not know the earlier decision yet
-		if stands, readErr := ts.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && stands.Decision != "" {
-			return ts.refuseDecided(ctx, turn, &stands, err)
+		if earlier, readErr := ts.Store.Approval(ctx, turn.Tenant, d.ApprovalID); readErr == nil && earlier.Decision != "" {
+			return ts.refuseDecided(ctx, turn, &earlier, err)
 		}
 	}
 	if err != nil {
 		return DecideResult{}, err
 	}
 	resolve := ts.finishDecision
-	if asked.Decision != "" { // decided before: by an attempt that may have been cut off, or by the same person
+	if asked.Decision != "" { // decided before, perhaps by an attempt that was cut off
 		resolve = ts.recordedVerdict
 	}
 	v, err := resolve(ctx, turn, &p)
 	return DecideResult{Verdict: &v}, err
 }
 
-// refuseDecided answers a second decision with the refusal and with the verdict of the first.
+// refuseDecided returns the refusal of a second decision together with the verdict of the first.
 func (ts *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Approval, refusal error) (DecideResult, error) {
 	v, err := ts.recordedVerdict(ctx, t, first)
 	switch {
@@ -86,21 +87,21 @@ func (ts *Turns) refuseDecided(ctx context.Context, t *facts, first *agent.Appro
 }
 
 // recordedVerdict returns the verdict of an approval that was decided before. The process that stored the decision may have died before it stored
-// the answer of a call that will not run and the events; then recordedVerdict stores them.
+// the call's result and the events; then recordedVerdict stores them.
 func (ts *Turns) recordedVerdict(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
-	known, err := ts.isAnnounced(ctx, t.TurnID, p.ApprovalID)
-	if err != nil || known {
+	announced, err := ts.isAnnounced(ctx, t.TurnID, p.ApprovalID)
+	if err != nil || announced {
 		return verdictOf(p), err
 	}
 	return ts.finishDecision(ctx, t, p)
 }
 
-// awaitAnnounced waits until another call has written the events of a decision. That call may have died, so the wait is short, and its error
-// makes the caller write them.
+// awaitAnnounced waits until a concurrent call has written the events of a decision. That call may have died, so the wait is short. It ends with
+// [agent.CodeUnavailable], so that the caller is retried and writes the events itself.
 func (ts *Turns) awaitAnnounced(ctx context.Context, id agent.TurnID, approval string) error {
 	for pause := 10 * time.Millisecond; pause < time.Second; pause *= 2 {
-		known, err := ts.isAnnounced(ctx, id, approval)
-		if err != nil || known {
+		announced, err := ts.isAnnounced(ctx, id, approval)
+		if err != nil || announced {
 			return err
 		}
 		select {
@@ -132,7 +133,7 @@ func (ts *Turns) isAnnounced(ctx context.Context, id agent.TurnID, approval stri
 	return false, nil
 }
 
-// verdictOf returns a decision in the form of the core.
+// verdictOf returns the verdict of a decided approval.
 func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	return agent.DecisionVerdict{
 		ApprovalID: p.ApprovalID, CallID: p.CallID, Decision: p.Decision, By: p.By,
@@ -142,7 +143,7 @@ func verdictOf(p *agent.Approval) agent.DecisionVerdict {
 	}
 }
 
-// finishDecision stores the answer of a call that will not run, and announces the decision.
+// finishDecision announces a decision. If the call will not run, it first stores the call's result.
 func (ts *Turns) finishDecision(ctx context.Context, t *facts, p *agent.Approval) (agent.DecisionVerdict, error) {
 	v := verdictOf(p)
 	if !v.Run {
@@ -154,52 +155,52 @@ func (ts *Turns) finishDecision(ctx context.Context, t *facts, p *agent.Approval
 		resolvedEvent(p),
 		{Type: agent.EventStatus, Status: agent.StatusRunning},
 	})
-	if errors.Is(err, agent.ErrFenced) { // the same decision came at the same time, and writes the same events
+	if errors.Is(err, agent.ErrFenced) { // a concurrent call writes the events of the same decision
 		return v, ts.awaitAnnounced(ctx, t.TurnID, p.ApprovalID)
 	}
 	if err == nil && p.Kind == "" {
-		ts.Observer.Decided(ctx, t.seen, p)
+		ts.Observer.Decided(ctx, t.observed, p)
 	}
 	return v, err
 }
 
-// decideBelow passes a decision on to the child turn that asked for it.
+// decideBelow passes a decision to the descendant turn that asked for it.
 func (ts *Turns) decideBelow(ctx context.Context, t *facts, asked *agent.Approval, d agent.Decision) (DecideResult, error) {
 	child, err := ts.Store.Turn(ctx, asked.TurnID)
 	if err != nil {
 		return DecideResult{}, err
 	}
-	up := child.Record.Parent
+	ancestor := child.Record.Parent
 	for range maxAncestors {
-		if up == "" || up == t.TurnID {
+		if ancestor == "" || ancestor == t.TurnID {
 			break
 		}
-		f, err := ts.turn(ctx, up)
+		f, err := ts.turn(ctx, ancestor)
 		if err != nil {
 			return DecideResult{}, err
 		}
-		up = f.parent
+		ancestor = f.parent
 	}
-	if up != t.TurnID {
+	if ancestor != t.TurnID {
 		return DecideResult{}, agent.FieldErrorf(agent.CodeNotFound, "approval_id", "turn %s has no approval %q", t.TurnID, asked.ApprovalID)
 	}
 	v, err := ts.Runs.Decide(ctx, child.Record.WorkflowID, d)
 	return DecideResult{Verdict: &v, Elsewhere: true}, err
 }
 
-// checkArgs refuses edited arguments that do not satisfy the tool's schema.
+// checkArgs returns an error if edited arguments do not satisfy the tool's schema.
 func (ts *Turns) checkArgs(ctx context.Context, t *facts, p *agent.Approval, args json.RawMessage) error {
-	made, err := ts.executor(ctx, t.PlanHash)
+	exec, err := ts.executor(ctx, t.PlanHash)
 	if err != nil {
 		return err
 	}
-	plan, err := ts.toolset(ctx, made, t, p.Step+1)
+	plan, err := ts.toolset(ctx, exec, t, p.Step+1)
 	if err != nil {
 		return err
 	}
 	granted, ok := plan.Tool(p.ToolName)
 	if !ok || len(granted.Spec.Parameters) == 0 {
-		return nil // the call itself is refused then
+		return nil // CallTool refuses a tool that the turn does not have
 	}
 	return ts.Schemas.Check("args", granted.Spec.Parameters, args)
 }
@@ -211,7 +212,7 @@ func checkDecision(d *agent.Decision) error {
 	if d.Decision != agent.DecisionEdit {
 		return nil
 	}
-	var args map[string]json.RawMessage // how they begin has been looked at: the rest may still be no JSON
+	var args map[string]json.RawMessage // Check only looks at the first character
 	if err := json.Unmarshal(d.Args, &args); err != nil || args == nil {
 		return agent.Invalid("args", "decision edit needs the new arguments as an object")
 	}

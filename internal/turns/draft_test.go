@@ -8,11 +8,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// A draft's turn is recorded as one, and runs the draft's plan although the catalog has another or none.
+// A turn of a draft is recorded as such, and uses the plan of the draft whatever the catalog has.
 func TestDraft(t *testing.T) {
-	o := newOffice(t)
+	o := newInboxHarness(t)
 	draft := func(name, system, model string) *agent.Draft {
-		p := clerk(name)
+		p := agentPlan(name)
 		p.System, p.Models[0].Profile = system, model
 		_, hash, err := o.catalog.ReplacePrompt(t.Context(), p, system)
 		require.NoError(t, err)
@@ -20,17 +20,17 @@ func TestDraft(t *testing.T) {
 	}
 	brief := draft("clerk", "Be brief.", "p")
 	for _, d := range []*agent.Draft{brief, draft("new", "Be long.", "p")} {
-		id := o.submitted(func(r *agent.TurnRequest) { r.Agent, r.Draft = d.Agent, d })
+		id := o.submitTurn(func(r *agent.TurnRequest) { r.Agent, r.Draft = d.Agent, d })
 		turn, err := o.store.Turn(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, agent.RouteDecision{Agent: d.Agent, Reason: agent.RouteDraft, Revision: 4}, *turn.Record.Route)
 		require.Equal(t, d.PlanHash, turn.Record.PlanHash)
-		line, _ := o.noted()
+		line, _ := o.lastAudit()
 		require.Equal(t, true, detail(t, &line)["draft"])
 	}
 
-	// The same key is the same draft.
-	asked := agent.Envelope{Channel: "http", Principal: holder("*"), Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Draft = "k", brief })}
+	// The same key joins only with the same draft.
+	asked := agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Draft = "k", brief })}
 	first, err := o.Submit(t.Context(), asked)
 	require.NoError(t, err)
 	again, err := o.Submit(t.Context(), asked)
@@ -43,10 +43,10 @@ func TestDraft(t *testing.T) {
 	}
 
 	// A rerun with a draft uses the draft's models.
-	old := o.submitted(func(r *agent.TurnRequest) { r.Agent, r.Model = "clerk", "p" })
+	old := o.submitTurn(func(r *agent.TurnRequest) { r.Agent, r.Model = "clerk", "p" })
 	o.end(old, agent.TurnCompleted)
 	other := draft("clerk", "Be brief.", "q")
-	receipt, err := o.Rerun(t.Context(), old, agent.Envelope{Channel: "http", Principal: holder("*"), Request: agent.TurnRequest{
+	receipt, err := o.Rerun(t.Context(), old, agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: agent.TurnRequest{
 		Agent: "clerk", Rerun: &agent.Rerun{}, Draft: other, Context: agent.InvocationContext{Tenant: "acme"},
 	}})
 	require.NoError(t, err)

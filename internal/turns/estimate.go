@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// bytesPerToken is how many bytes of text count as one token where no provider has counted.
+	// bytesPerToken is the number of bytes that an estimate counts as one token.
 	bytesPerToken = 4
 	// mediaTokens is the estimate for one image, recording or file of any size.
 	mediaTokens = 85
 )
 
-// usage returns the usage of a request. The provider reports it for complete replies. For a request that was cut off it is an estimate: the input
-// from the size of the request, unless the provider reported it; the output from the bytes received, if they are more than the provider
-// reported. A request that failed before any reply has no usage, unless this side cancelled it: the provider may bill what it was sent.
+// usage returns the usage of a request. For a complete reply it is what the provider reported. For a request that was cut off it is an estimate: the
+// input from the size of the request, unless the provider reported it; the output from the bytes received, if that is more than the provider
+// reported. A request that failed before any reply has no usage, unless this process cancelled it: the provider may bill the request.
 func (o *observedRequest) usage(ctx context.Context, req *agent.ModelRequest, reply *agent.ModelReply, err error) agent.Usage {
 	used := reply.Usage
 	received := max(o.bytes, reply.Received)

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestUsageOfACutRequest cuts requests off. Their usage is what the provider had reported and an estimate of the rest. Verdict, ledger and the last
-// usage event have it, marked as estimated.
+// TestUsageOfACutRequest: the usage of a request that is cut off is what the provider has reported plus an estimate. The verdict, the
+// ledger and the last usage event have it and mark it as estimated.
 func TestUsageOfACutRequest(t *testing.T) {
 	away := agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 	words := strings.Repeat("word ", 80) // 400 bytes
@@ -22,7 +22,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 		says     string
 		told     agent.Usage
 		received int64
-		err      error // nil: the turn is cancelled
+		err      error // nil to cancel the turn
 		input    int64 // -1: estimated from the request
 		output   int64
 	}{
@@ -73,7 +73,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 			require.Equal(t, c.output, used.OutputTokens)
 			require.Equal(t, c.told.CachedTokens, used.CachedTokens)
 			require.Equal(t, used.InputTokens > 0, used.Estimated)
-			require.Equal(t, used.InputTokens > 0, used.CostUSD > 0, "budgets count it")
+			require.Equal(t, used.InputTokens > 0, used.CostUSD > 0, "the ledger has it")
 
 			page, err := h.store.Usage(t.Context(), agent.UsageQuery{Tenant: "default", TurnID: "t1"})
 			require.NoError(t, err)
@@ -100,7 +100,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 			require.True(t, told.Estimated)
 			raw, err := json.Marshal(v)
 			require.NoError(t, err)
-			require.Contains(t, string(raw), `"estimated":true`, "history says so")
+			require.Contains(t, string(raw), `"estimated":true`, "the verdict says so")
 		})
 	}
 }

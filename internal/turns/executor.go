@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	cachedExecutors = 256              // plans that a process caches, ready to run
-	buildPatience   = 30 * time.Second // to load and build a plan
+	maxCachedExecutors = 256
+	buildTimeout       = 30 * time.Second // for loading and building a plan
 )
 
-// executor is a plan that is ready to run: with its middleware built. It is shared by all calls of all turns of the plan.
+// executor is a plan with its middleware. All calls of all turns of the plan share it.
 type executor struct {
 	plan  agent.Plan
 	chain []agent.Middleware
 
-	readsDatasets bool // a tool takes references to datasets
+	readsDatasets bool // whether a tool takes references to datasets
 }
 
-// executor returns the plan of a hash, ready to run. It builds a plan once, however many turns ask for it at the same time. Plans never change, so
-// the cache needs no end; a failed build is tried again.
+// executor returns the executor of the plan with a hash, from the cache if possible. Concurrent calls for one plan build it once. Plans never change,
+// so cached executors do not expire. A failed build is not cached.
 func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
 	if e, ok := ts.executors.Get(hash); ok {
 		return e, nil
 	}
-	made, err, _ := ts.building.Do(hash, func() (any, error) {
+	built, err, _ := ts.building.Do(hash, func() (any, error) {
 		if e, ok := ts.executors.Get(hash); ok {
 			return e, nil
 		}
-		// Other callers wait for the same plan: the build goes on if the first caller leaves.
-		ctx, free := context.WithTimeout(context.WithoutCancel(ctx), buildPatience)
-		defer free()
+		// Other callers may wait for this build, so it continues if the first caller is cancelled.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), buildTimeout)
+		defer cancel()
 		plan, err := ts.Registry.Plan(ctx, hash)
 		if err != nil {
 			return nil, fmt.Errorf("load plan %s: %w", hash, err)
@@ -51,17 +51,17 @@ func (ts *Turns) executor(ctx context.Context, hash string) (*executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return made.(*executor), nil //nolint:forcetypeassert // what the function above makes
+	return built.(*executor), nil //nolint:forcetypeassert // the function above returns nothing else
 }
 
-// Middleware that the place of model_retry depends on.
+// The middleware that withModelRetry looks for.
 const (
 	modelRetry    = "model_retry"
 	modelFallback = "model_fallback"
 )
 
-// withModelRetry adds model_retry to the middleware of a plan that does not name it. It goes right behind model_fallback, so that each model is
-// retried before the next one is asked; else it goes first, so that middleware that filters replies starts again with each try.
+// withModelRetry adds model_retry to the middleware of a plan that does not name it: directly after model_fallback, so that each model is retried
+// before the next one is used, or first if there is no model_fallback, so that middleware that filters replies starts anew with each try.
 func withModelRetry(list []agent.PlanMiddleware) []agent.PlanMiddleware {
 	place := 0
 	for i := range list {

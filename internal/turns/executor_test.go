@@ -18,15 +18,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// counted counts how often the middleware of a plan is built, and fails while it is told to.
-type counted struct {
+// countingMiddleware counts how often the middleware of a plan is built, and can fail.
+type countingMiddleware struct {
 	turns.Middleware
 
 	built atomic.Int64
 	fault atomic.Pointer[agent.Error]
 }
 
-func (c *counted) Chain(p *agent.Plan) ([]agent.Middleware, error) {
+func (c *countingMiddleware) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	c.built.Add(1)
 	if err := c.fault.Load(); err != nil {
 		return nil, err
@@ -34,9 +34,9 @@ func (c *counted) Chain(p *agent.Plan) ([]agent.Middleware, error) {
 	return c.Middleware.Chain(p)
 }
 
-// TestExecutorIsBuiltOnce: fifty turns that begin at the same time build their plan once; the next ones not at all.
+// TestExecutorIsBuiltOnce: fifty turns that begin at the same time build their plan once, and later turns do not build it again.
 func TestExecutorIsBuiltOnce(t *testing.T) {
-	var c counted
+	var c countingMiddleware
 	h := newHarness(t, func(cfg *turns.Config) { c.Middleware, cfg.Middleware = cfg.Middleware, &c })
 	c.fault.Store(agent.Errorf(agent.CodeUnavailable, "", "not now"))
 	begin := func(i int) error {
@@ -46,7 +46,7 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 	}
 	require.ErrorContains(t, begin(0), "not now")
 	c.fault.Store(nil)
-	require.NoError(t, begin(0), "a failed build is tried again")
+	require.NoError(t, begin(0), "a failed build is retried")
 	require.Equal(t, int64(2), c.built.Load())
 
 	h.catalog.change(func(p *agent.Plan) { p.System = "changed" })
@@ -67,8 +67,8 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 	require.Contains(t, h.model.seen[0].System, "changed")
 }
 
-// TestFailedCallIsMadeAgain: a call that fails for a passing reason is made again as often as configured, also by agents without model_retry; the
-// option of model_retry is preferred. Each try that the provider billed is in the ledger.
+// TestFailedCallIsMadeAgain: a model call that fails for a temporary reason is retried as often as configured, even without model_retry in
+// the plan. The options of model_retry take precedence. The ledger has each try that the provider has billed.
 func TestFailedCallIsMadeAgain(t *testing.T) {
 	once := agent.PlanMiddleware{Name: "model_retry", Options: json.RawMessage(`{"max_retries":1}`)}
 	fallback := agent.PlanMiddleware{Name: "model_fallback", Options: json.RawMessage(`{"models":["other"]}`)}
@@ -96,12 +96,12 @@ func TestFailedCallIsMadeAgain(t *testing.T) {
 					Code: agent.CodeRateLimited, RetryAfter: 20 * time.Millisecond, Err: errors.New("busy"),
 				}
 			}
-			h.model.script(slices.Repeat([]play{busy}, len(c.asked))...)
+			h.model.script(slices.Repeat([]modelStep{busy}, len(c.asked))...)
 			started := time.Now()
 			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
 			require.NoError(t, err)
 			require.Equal(t, string(agent.CodeRateLimited), v.Failure.Type)
-			require.GreaterOrEqual(t, time.Since(started), time.Duration(len(c.asked)/2)*20*time.Millisecond, "Retry-After is obeyed")
+			require.GreaterOrEqual(t, time.Since(started), time.Duration(len(c.asked)/2)*20*time.Millisecond, "the call waits for Retry-After")
 			var asked []string
 			for i := range h.model.seen {
 				asked = append(asked, h.model.seen[i].Model)

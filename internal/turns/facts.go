@@ -10,32 +10,32 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// cachedTurns is the number of turns whose facts a process caches.
-const cachedTurns = 4096
+// maxCachedTurns is the number of turns whose facts a process caches.
+const maxCachedTurns = 4096
 
-// facts are the parts of a turn record that stay the same once the turn holds its session. A process caches them.
+// facts are the parts of a turn record that do not change once the turn holds its session. A process caches them.
 type facts struct {
 	TurnRef
 
 	cursor   int64
-	model    string // profile asked for
+	model    string // the requested model profile; empty for the agent's default
 	history  agent.History
 	user     string
 	role     string
-	schema   json.RawMessage // of the answer; empty: free text
+	schema   json.RawMessage // the schema of the answer; empty for free text
 	parent   agent.TurnID
 	job      jobFacts
-	first    bool             // nothing came before it in its session
-	tools    *agent.TurnTools // besides the plan's; nil until they are asked for
-	limits   agent.Limits     // the request's
-	client   []agent.PlanTool // that the request brought: they run at the caller
+	isFirst  bool             // whether it is the first turn of its session
+	tools    *agent.TurnTools // the tools of dynamic toolkits; nil until they are listed
+	limits   agent.Limits     // the limits in the request
+	client   []agent.PlanTool // the client-side tools in the request
 	route    *agent.RouteDecision
-	fallback agent.Fallback // why it is not direct, although it was to be
+	fallback agent.Fallback // why a turn that should be direct is not
 	policy   agent.ApprovalPolicy
 	aside    *string // the part of its prompts about available data; nil until the first model call
 
-	seen   *agent.Observed // the facts that observers get
-	spoken *atomic.Bool    // a fragment of its answer has come in this process
+	observed    *agent.Observed // what observers get to know of the turn
+	answerBegun *atomic.Bool    // whether a fragment of the answer has arrived in this process
 }
 
 func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
@@ -45,7 +45,7 @@ func factsOf(r *agent.TurnRecord, cursor int64, since time.Time) facts {
 			Delegated: r.Parent != "",
 		},
 		cursor: cursor, model: r.Model, history: r.History, user: r.UserID, role: r.Context.UserRole, schema: r.OutputSchema, parent: r.Parent,
-		job: jobOf(r), first: cursor <= int64(len(r.Input)), seen: seenOf(r, since), spoken: new(atomic.Bool),
+		job: jobOf(r), isFirst: cursor <= int64(len(r.Input)), observed: observedTurn(r, since), answerBegun: new(atomic.Bool),
 		policy: r.Approvals, route: r.Route, fallback: r.Fallback,
 	}
 	if r.Limits != nil {

@@ -17,15 +17,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// fakeCatalog has agents by name; the first is chosen for those who name none.
+// fakeCatalog has agents by name. The first agent is the default.
 type fakeCatalog struct {
 	mu     sync.Mutex
 	t      *testing.T
 	first  string
 	agents map[string]agent.Plan
-	plans  map[string]agent.Plan // by hash, those of agents that are gone too
-	rule   *agent.RouteDecision  // what the rules say; nil: the first
-	chosen int                   // requests that were routed
+	plans  map[string]agent.Plan // by hash, including those of removed agents
+	rule   *agent.RouteDecision  // the decision of the rules; nil for the default agent
+	chosen int                   // the number of routed requests
 	routed []agent.RouteDecision
 }
 
@@ -36,7 +36,7 @@ func newFakeCatalog(t *testing.T, p agent.Plan) *fakeCatalog {
 	return f
 }
 
-// put adds an agent or replaces it, as a change of the catalog would.
+// put adds or replaces an agent.
 func (f *fakeCatalog) put(p agent.Plan) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -52,7 +52,7 @@ func (f *fakeCatalog) add(p agent.Plan) (agent.Plan, string, error) {
 	return p, hash, err
 }
 
-// change replaces the first agent.
+// change replaces the first agent by a changed copy.
 func (f *fakeCatalog) change(do func(*agent.Plan)) {
 	f.t.Helper()
 	p := f.agents[f.first]
@@ -109,12 +109,12 @@ func (f *fakeCatalog) Plan(_ context.Context, hash string) (agent.Plan, error) {
 
 // fakeTool is the toolkit "fake" with one tool.
 type fakeTool struct {
-	call  func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error)
-	free  bool
-	reads bool // what the call does is found out by reading: it has no effects
-	count int
+	call       func(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error)
+	effectFree bool
+	reads      bool // the result of CheckEffects
+	count      int
 
-	listed    []agent.ListedTool // by its source
+	listed    []agent.ListedTool // the tools of its source
 	listFault error
 	asked     int
 }
@@ -132,7 +132,7 @@ func (f *fakeTool) List(context.Context, string, *agent.PlanSource) ([]agent.Lis
 }
 
 func (f *fakeTool) Spec() agent.ToolSpec            { return agent.ToolSpec{Name: "lookup"} }
-func (f *fakeTool) EffectFree(json.RawMessage) bool { return f.free }
+func (f *fakeTool) EffectFree(json.RawMessage) bool { return f.effectFree }
 
 func (f *fakeTool) CheckEffects(_ context.Context, inv agent.Invocation, _ json.RawMessage) bool {
 	return f.reads && inv.Tenant != "" && inv.Open != nil
@@ -143,7 +143,7 @@ func (f *fakeTool) Call(ctx context.Context, inv agent.Invocation, call agent.To
 	return f.call(ctx, inv, call)
 }
 
-// fakeLibrary answers every search with what it was given, or fails.
+// fakeLibrary returns the same passages for every search, or an error.
 type fakeLibrary struct {
 	mu       sync.Mutex
 	passages []agent.Passage

@@ -12,11 +12,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// defaultIdleCheck is how long a follower waits for an event before it checks that somebody drives the turn.
+// defaultIdleCheck is the default of [InboxConfig.IdleCheck].
 const defaultIdleCheck = 30 * time.Second
 
-// Follow yields a turn's events. During a silence it checks that somebody drives the turn, and ends the stream with FAILED if nobody does: a terminated
-// workflow writes no last event.
+// Follow yields a turn's events. When no event comes for [InboxConfig.IdleCheck], it checks that something still runs the turn and, if not, ends the
+// stream with FAILED, because a terminated workflow writes no last event.
 func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		var lastEvent atomic.Int64
@@ -31,8 +31,8 @@ func (b *Inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 	}
 }
 
-// watchSilence checks a turn after every silence, until the function that it returns is called. lastEvent is the time of its last event in Unix
-// nanoseconds. A turn that waits for a person may be silent for days.
+// watchSilence checks a turn each time it has had no event for IdleCheck, until stop is called. lastEvent is the time of the turn's last event in Unix
+// nanoseconds. A turn that waits for a person may have no event for days.
 func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, lastEvent *atomic.Int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var checking sync.Mutex
@@ -45,8 +45,8 @@ func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, lastEvent *at
 		if ctx.Err() != nil {
 			return
 		}
-		if rest := b.IdleCheck - time.Since(time.Unix(0, lastEvent.Load())); rest > 0 {
-			timer.Reset(rest)
+		if wait := b.IdleCheck - time.Since(time.Unix(0, lastEvent.Load())); wait > 0 {
+			timer.Reset(wait)
 			return
 		}
 		if err := b.Turns.endSilentTurn(ctx, id); err != nil && ctx.Err() == nil {
@@ -62,7 +62,7 @@ func (b *Inbox) watchSilence(ctx context.Context, id agent.TurnID, lastEvent *at
 	}
 }
 
-// endSilentTurn ends a turn that nobody drives: it writes the terminal event to the turn's stream.
+// endSilentTurn ends a turn, and its stream with the terminal event, if nothing runs the turn any more.
 func (ts *Turns) endSilentTurn(ctx context.Context, id agent.TurnID) error {
 	tail, err := ts.Log.Tail(ctx, string(id))
 	if err != nil || tail.Closed {
@@ -70,7 +70,7 @@ func (ts *Turns) endSilentTurn(ctx context.Context, id agent.TurnID) error {
 	}
 	t, err := ts.Store.Turn(ctx, id)
 	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound: // the workflow and the stream may still exist
+	case agent.CodeOf(err) == agent.CodeNotFound: // not recorded, but it may have a workflow and a stream
 		t.Record.TurnID = id
 	case err != nil:
 		return err

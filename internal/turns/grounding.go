@@ -10,21 +10,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retrieval"
 )
 
-// addContext adds the branch's prompt, the found passages and the session to a request. They come after the plan's prompt, which does not
-// change, so that the provider can cache it.
+// addContext adds the prompt of the chosen branch, the session and the passages that were found to a request. They come after the plan's prompt,
+// which does not change, so that the provider can cache it.
 func (r *modelRun) addContext(ctx context.Context) error {
 	r.request.About = "Session: " + string(r.turn.SessionID)
 	if len(r.plan.Prepare) > 0 {
 		var err error
-		if r.found, _, err = r.ts.Store.Prepared(ctx, r.turn.TurnID); err != nil {
+		if r.prepared, _, err = r.ts.Store.Prepared(ctx, r.turn.TurnID); err != nil {
 			return fmt.Errorf("load preparation: %w", err)
 		}
-		branch := findBranch(&r.plan, r.found.Branch)
+		branch := findBranch(&r.plan, r.prepared.Branch)
 		if branch != nil {
 			r.request.System = branch.System
 		}
 		if branch == nil || branch.Retrieve {
-			r.request.About += passagesText(r.found.Passages)
+			r.request.About += passagesText(r.prepared.Passages)
 		}
 	}
 	r.request.System = strings.TrimSpace(r.request.System)
@@ -58,7 +58,7 @@ func findBranch(p *agent.Plan, name string) *agent.PlanBranch {
 	return nil
 }
 
-// passagesText returns the part of the prompt that quotes the passages, or says that none was found.
+// passagesText returns the part of the prompt that quotes the passages, or says that there are none.
 func passagesText(passages []agent.Passage) string {
 	if len(passages) == 0 {
 		return "\n\nContext: nothing was found."
@@ -66,9 +66,9 @@ func passagesText(passages []agent.Passage) string {
 	return "\n\n" + retrieval.QuotePassages(passages)
 }
 
-// addCitations annotates a reply with the passages that it cites, and writes the annotations to the log after the text.
+// addCitations annotates a reply with the passages that it cites, and streams the annotations after the text.
 func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) error {
-	if len(r.found.Passages) == 0 {
+	if len(r.prepared.Passages) == 0 {
 		return nil
 	}
 	var cited []agent.Block
@@ -77,7 +77,7 @@ func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) er
 		if b.Type != agent.BlockText {
 			continue
 		}
-		if notes := retrieval.Cite(b.Text, r.found.Passages); len(notes) > 0 {
+		if notes := retrieval.Cite(b.Text, r.prepared.Passages); len(notes) > 0 {
 			for j := range notes {
 				notes[j].CitedText = r.filterQuote(ctx, notes[j].CitedText)
 			}
@@ -89,7 +89,7 @@ func (r *modelRun) addCitations(ctx context.Context, reply *agent.ModelReply) er
 		return nil
 	}
 	e := agent.Event{Type: agent.EventContent, ContentBlocks: cited}
-	if err := r.ts.emit(r.base, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
+	if err := r.ts.emit(r.callerCtx, r.turn.TurnRef, fmt.Sprintf("citations/%d", r.in.Step), e); err != nil {
 		return r.noteRuntimeError(err)
 	}
 	return nil

@@ -22,15 +22,15 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// harness is a set of activities on a real database, with a scripted model and tool.
+// harness is a [turns.Turns] on a real database, with a scripted model and a fake tool.
 type harness struct {
 	*turns.Turns
 	t     *testing.T
 	pool  *pgxpool.Pool
 	store *postgres.Store
-	spy   *spyStore // what the activities see of it
+	spy   *spyStore // the store that the activities use
 	log   *pgstream.Log
-	model scripted
+	model scriptedModel
 	tool  *fakeTool
 	runs  *fakeRuns
 	blobs *fakeBlobs
@@ -40,7 +40,7 @@ type harness struct {
 	config  turns.Config
 }
 
-// database is an empty one, with its store and its event log.
+// database returns an empty database, with its store and its event log.
 func database(t *testing.T) (*pgxpool.Pool, *postgres.Store, *pgstream.Log) {
 	t.Helper()
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: postgrestest.New(t)})
@@ -82,7 +82,7 @@ func newHarness(t *testing.T, change ...func(*turns.Config)) *harness {
 	return h
 }
 
-// process is another process of the same cluster.
+// process returns another [turns.Turns] with the same store, whose cache it shares.
 func (h *harness) process() *turns.Turns {
 	h.t.Helper()
 	a, err := turns.New(h.config)
@@ -90,8 +90,8 @@ func (h *harness) process() *turns.Turns {
 	return a
 }
 
-// machine is a process with memory of its own, as on another machine.
-func (h *harness) machine() *turns.Turns {
+// separateProcess returns another [turns.Turns] with a store of its own, like another process.
+func (h *harness) separateProcess() *turns.Turns {
 	h.t.Helper()
 	c := h.config
 	c.Store = postgres.NewStore(h.pool, postgres.Config{})
@@ -112,7 +112,7 @@ func (h *harness) begin(req agent.TurnRequest) turns.TurnRef {
 	return out.Turn
 }
 
-// events reads what is in the turn's log now.
+// events returns the events that are now in a turn's log.
 func (h *harness) events(id agent.TurnID) []agent.Event {
 	h.t.Helper()
 	tail, err := h.log.Tail(h.t.Context(), string(id))
@@ -137,20 +137,20 @@ func types(events []agent.Event) []agent.EventType {
 	return out
 }
 
-// scripted is a model that plays one step after the other.
-type scripted struct {
+// scriptedModel is a model that plays the steps of a script one after the other.
+type scriptedModel struct {
 	mu    sync.Mutex
-	steps []play
+	steps []modelStep
 	seen  []agent.ModelRequest
 }
 
-type play func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error)
+type modelStep func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error)
 
-func (s *scripted) script(steps ...play) { s.steps = steps }
+func (s *scriptedModel) script(steps ...modelStep) { s.steps = steps }
 
-func (s *scripted) Model(context.Context, agent.PlanModel) (agent.Model, error) { return s, nil }
+func (s *scriptedModel) Model(context.Context, agent.PlanModel) (agent.Model, error) { return s, nil }
 
-func (s *scripted) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
+func (s *scriptedModel) Generate(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	s.mu.Lock()
 	s.seen = append(s.seen, req)
 	if len(s.steps) == 0 {
@@ -164,7 +164,7 @@ func (s *scripted) Generate(ctx context.Context, req agent.ModelRequest, emit fu
 }
 
 // says streams words and ends.
-func says(words ...string) play {
+func says(words ...string) modelStep {
 	return func(_ context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		var all string
 		for _, w := range words {
@@ -180,7 +180,7 @@ func says(words ...string) play {
 	}
 }
 
-func calls(blocks ...agent.Block) play {
+func calls(blocks ...agent.Block) modelStep {
 	return func(_ context.Context, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{Blocks: blocks, FinishReason: agent.FinishToolCalls, Model: req.Model}, nil
 	}
@@ -190,8 +190,8 @@ func toolCall(id, args string) agent.Block {
 	return agent.Block{Type: agent.BlockToolCall, ID: id, Name: "lookup", Args: json.RawMessage(args)}
 }
 
-// hangs says something and then waits to be stopped.
-func hangs(first string, stopped chan<- struct{}) play {
+// hangs streams a text and then waits until it is stopped.
+func hangs(first string, stopped chan<- struct{}) modelStep {
 	return func(ctx context.Context, _ agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		defer close(stopped)
 		if err := emit(agent.Delta{Text: first}); err != nil {

@@ -14,7 +14,7 @@ import (
 
 func isJump(j agent.Jump) bool { return j != "" && j != agent.JumpNone }
 
-// checkJump refuses a jump that a middleware has not declared.
+// checkJump returns an error if a middleware has not declared a jump.
 func checkJump(m agent.Middleware, jump agent.Jump, name string) error {
 	if j, ok := m.(agent.Jumper); ok && slices.Contains(j.CanJumpTo(), jump) {
 		return nil
@@ -22,7 +22,7 @@ func checkJump(m agent.Middleware, jump agent.Jump, name string) error {
 	return agent.Errorf(agent.CodeInternal, "", "%s jumps to %q, which it does not declare", name, jump)
 }
 
-// middlewareName returns the name of the i-th middleware for errors.
+// middlewareName returns the name of middleware i for error messages.
 func (r *modelRun) middlewareName(i int) string {
 	if i < len(r.plan.Middleware) {
 		return "middleware " + r.plan.Middleware[i].Name
@@ -30,7 +30,7 @@ func (r *modelRun) middlewareName(i int) string {
 	return fmt.Sprintf("middleware[%d]", i)
 }
 
-// hookError returns the runtime's error if there is one, so that it does not become data, else the error of a hook.
+// hookError returns the error of a hook, or the runtime's error if there is one: that must not count as a failure of the middleware.
 func (r *modelRun) hookError(err error) error {
 	if r.runtimeErr != nil {
 		return r.runtimeErr
@@ -38,7 +38,7 @@ func (r *modelRun) hookError(err error) error {
 	return err
 }
 
-// invocation returns the facts of this model call that middleware may read, and the functions that it may use.
+// invocation returns what middleware may know of this model call, and the functions that it may use.
 func (r *modelRun) invocation() agent.Invocation {
 	t := &r.turn
 	return agent.Invocation{
@@ -53,8 +53,8 @@ func (r *modelRun) invocation() agent.Invocation {
 	}
 }
 
-// ask makes a model request for a middleware. Nothing of it is streamed but its usage, all tries together; model_retry repeats it. Its epochs
-// are negative in the ledger, so that they differ from those of the step's own calls.
+// ask makes a model request for a middleware, repeated by model_retry if it fails. Only the usage, of all tries together, is streamed. In the ledger its
+// epochs are negative, so that they differ from those of the step's own calls.
 func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.ModelReply, error) {
 	if req.Profile == "" {
 		req.Profile = r.profile.Profile
@@ -68,37 +68,37 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 		return agent.ModelReply{}, fmt.Errorf("find model %q: %w", profile.Profile, err)
 	}
 	req.Model = profile.Model
-	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step), nil)
+	p, work, err := r.ts.startProducer(ctx, r.turn.TurnRef, fmt.Sprintf("ask/%d", r.in.Step), nil)
 	if err != nil {
 		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
-	var used agent.Usage
-	var failed error // of the last try: model_retry may turn an error into a reply, which is no answer for a middleware
+	var total agent.Usage
+	var lastErr error // model_retry may turn the error of the last try into a reply, which is no answer for a middleware
 	once := func(ctx context.Context, _ agent.Invocation, req agent.ModelRequest, _ func(agent.Delta) error) (reply agent.ModelReply, _ error) {
 		r.tries++
 		observed, request := r.observe(ctx, profile, -p.fence.Epoch, agent.PurposeMiddleware, &req)
-		reply, failed = model.Generate(observed, req, request.watchDeltas(func(agent.Delta) error { return context.Cause(ctx) }, false))
-		usage := withCost(request.usage(ctx, &req, &reply, failed), profile)
-		request.finish(&reply, usage, failed, context.Cause(ctx))
-		used = used.Add(usage)
-		return reply, failed
+		reply, lastErr = model.Generate(observed, req, request.watchDeltas(func(agent.Delta) error { return context.Cause(ctx) }, false))
+		usage := withCost(request.usage(ctx, &req, &reply, lastErr), profile)
+		request.finish(&reply, usage, lastErr, context.Cause(ctx))
+		total = total.Add(usage)
+		return reply, lastErr
 	}
 	reply, err := r.withRetry(once)(work, r.invocation(), req, nil)
 	if err == nil {
-		err = failed
+		err = lastErr
 	}
-	if used != (agent.Usage{}) {
-		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: used})
-		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &used, Model: reply.Model}) // close says what an error would
+	if total != (agent.Usage{}) {
+		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: -p.fence.Epoch, Model: profile.Model, Usage: total})
+		_ = p.emit(work, agent.Event{Type: agent.EventUsage, Usage: &total, Model: reply.Model}) // close returns the error
 	}
 	cause := context.Cause(work)
-	if closeErr := p.close(r.base); closeErr != nil && cause == nil {
+	if closeErr := p.close(r.callerCtx); closeErr != nil && cause == nil {
 		cause = closeErr
 	}
 	if cause != nil {
-		if r.base.Err() == nil && errors.Is(cause, context.Cause(ctx)) {
-			return agent.ModelReply{}, cause // the middleware's own time is over, or the call was stopped
+		if r.callerCtx.Err() == nil && errors.Is(cause, context.Cause(ctx)) {
+			return agent.ModelReply{}, cause // the middleware's own timeout has passed, or the call was stopped
 		}
 		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
@@ -109,7 +109,7 @@ func (r *modelRun) ask(ctx context.Context, req agent.ModelRequest) (agent.Model
 	return reply, nil
 }
 
-// withRetry wraps a model call in the plan's model_retry alone.
+// withRetry wraps a model call in the plan's model_retry, and in no other middleware.
 func (r *modelRun) withRetry(call agent.ModelFunc) agent.ModelFunc {
 	for i, m := range r.chain {
 		if i < len(r.plan.Middleware) && r.plan.Middleware[i].Name == modelRetry {

@@ -15,8 +15,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// hooked is a middleware of the test's own.
-type hooked struct {
+// testMiddleware is a middleware made of functions.
+type testMiddleware struct {
 	agent.Pass
 
 	jumpsTo []agent.Jump
@@ -26,30 +26,30 @@ type hooked struct {
 	wrap    func(next agent.ToolFunc) agent.ToolFunc
 }
 
-func (m *hooked) WrapTool(next agent.ToolFunc) agent.ToolFunc {
+func (m *testMiddleware) WrapTool(next agent.ToolFunc) agent.ToolFunc {
 	if m.wrap == nil {
 		return next
 	}
 	return m.wrap(next)
 }
 
-func (m *hooked) CanJumpTo() []agent.Jump { return m.jumpsTo }
+func (m *testMiddleware) CanJumpTo() []agent.Jump { return m.jumpsTo }
 
-func (m *hooked) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+func (m *testMiddleware) BeforeModel(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 	if m.before == nil {
 		return "", nil
 	}
 	return m.before(ctx, inv, req)
 }
 
-func (m *hooked) AfterModel(_ context.Context, _ agent.Invocation, reply *agent.ModelReply) (agent.Jump, error) {
+func (m *testMiddleware) AfterModel(_ context.Context, _ agent.Invocation, reply *agent.ModelReply) (agent.Jump, error) {
 	if m.after == nil {
 		return "", nil
 	}
 	return m.after(reply)
 }
 
-func (m *hooked) Gate(c agent.GatedCall, so agent.GateVerdict) (agent.GateVerdict, error) {
+func (m *testMiddleware) Gate(c agent.GatedCall, so agent.GateVerdict) (agent.GateVerdict, error) {
 	if m.gate == nil {
 		return so, nil
 	}
@@ -57,9 +57,11 @@ func (m *hooked) Gate(c agent.GatedCall, so agent.GateVerdict) (agent.GateVerdic
 }
 
 // Chain is the middleware of every plan.
-func (m *hooked) Chain(*agent.Plan) ([]agent.Middleware, error) { return []agent.Middleware{m}, nil }
+func (m *testMiddleware) Chain(*agent.Plan) ([]agent.Middleware, error) {
+	return []agent.Middleware{m}, nil
+}
 
-func with(m *hooked) func(*turns.Config) {
+func withMiddleware(m *testMiddleware) func(*turns.Config) {
 	return func(c *turns.Config) { c.Middleware = m }
 }
 
@@ -73,24 +75,24 @@ func TestJumps(t *testing.T) {
 		return agent.JumpModel, nil
 	}
 	cases := map[string]struct {
-		m     hooked
+		m     testMiddleware
 		asked int
 		want  agent.Jump
 		fault string
 		text  string
 	}{
-		"end before the model":    {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, before: answer}, want: agent.JumpEnd, text: "no need to ask"},
-		"undeclared":              {m: hooked{before: answer}, fault: "does not declare"},
-		"model before the model":  {m: hooked{jumpsTo: []agent.Jump{agent.JumpModel}, before: jumpTo(agent.JumpModel)}, fault: "only \"end\""},
-		"model after the model":   {m: hooked{jumpsTo: []agent.Jump{agent.JumpModel}, after: again}, asked: 1, want: agent.JumpModel, text: "hi"},
-		"undeclared, after":       {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, after: again}, asked: 1, fault: "does not declare", text: "hi"},
-		"declared and not used":   {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}}, asked: 1, text: "hi"},
-		"a jump that is no jump":  {m: hooked{before: jumpTo(agent.JumpNone)}, asked: 1, text: "hi"},
-		"an answer with no words": {m: hooked{jumpsTo: []agent.Jump{agent.JumpEnd}, before: jumpTo(agent.JumpEnd)}, want: agent.JumpEnd},
+		"end before the model":    {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpEnd}, before: answer}, want: agent.JumpEnd, text: "no need to ask"},
+		"undeclared":              {m: testMiddleware{before: answer}, fault: "does not declare"},
+		"model before the model":  {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpModel}, before: jumpTo(agent.JumpModel)}, fault: "only \"end\""},
+		"model after the model":   {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpModel}, after: again}, asked: 1, want: agent.JumpModel, text: "hi"},
+		"undeclared, after":       {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpEnd}, after: again}, asked: 1, fault: "does not declare", text: "hi"},
+		"declared and not used":   {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpEnd}}, asked: 1, text: "hi"},
+		"a jump that is no jump":  {m: testMiddleware{before: jumpTo(agent.JumpNone)}, asked: 1, text: "hi"},
+		"an answer with no words": {m: testMiddleware{jumpsTo: []agent.Jump{agent.JumpEnd}, before: jumpTo(agent.JumpEnd)}, want: agent.JumpEnd},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHarness(t, with(&c.m))
+			h := newHarness(t, withMiddleware(&c.m))
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(says("hi"), says("x"))
 			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
@@ -121,10 +123,11 @@ func jumpTo(j agent.Jump) func(context.Context, agent.Invocation, *agent.ModelRe
 	return func(context.Context, agent.Invocation, *agent.ModelRequest) (agent.Jump, error) { return j, nil }
 }
 
-// TestMiddlewareAsksAndNotes: a middleware's own request is billed to the step and shown to nobody; what it notes is there next time.
+// TestMiddlewareAsksAndNotes: a request of a middleware is billed to the step and not streamed, and a note is still there in the next
+// step.
 func TestMiddlewareAsksAndNotes(t *testing.T) {
 	var noted []json.RawMessage
-	m := &hooked{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+	m := &testMiddleware{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 		note, err := inv.Note(ctx, "sum")
 		if err != nil {
 			return "", err
@@ -136,7 +139,7 @@ func TestMiddlewareAsksAndNotes(t *testing.T) {
 		}
 		return "", inv.SetNote(ctx, "sum", json.RawMessage(`"`+agent.Normalize(reply.Blocks)+`"`))
 	}}
-	h := newHarness(t, with(m))
+	h := newHarness(t, withMiddleware(m))
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(says("a summary"), says("hello"), says("another"), says("again"))
 	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
@@ -153,9 +156,9 @@ func TestMiddlewareAsksAndNotes(t *testing.T) {
 	require.Equal(t, 0, count(h.events("t1"), agent.EventReset))
 }
 
-// TestModelRetryOfARequestOfMiddleware: model_retry repeats the request of a middleware too. A request that fails to the last is an error for it.
+// TestModelRetryOfARequestOfMiddleware: model_retry also retries requests of middleware. If all tries fail, the middleware gets an error.
 func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
-	fails := func(code agent.Code, after time.Duration, then func()) play {
+	fails := func(code agent.Code, after time.Duration, then func()) modelStep {
 		return func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 			then()
 			return agent.ModelReply{Usage: agent.Usage{InputTokens: 7}}, &agent.Error{Code: code, RetryAfter: after, Err: errors.New("away")}
@@ -164,7 +167,7 @@ func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
 	for name, c := range map[string]struct {
 		options   string
 		after     time.Duration
-		patience  time.Duration // of the middleware; 0: a minute
+		patience  time.Duration // the timeout of the middleware; 0 for a minute
 		cancelled bool
 		requests  int
 		answer    string
@@ -182,7 +185,7 @@ func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var answer string
 			var failed error
-			m := &hooked{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
+			m := &testMiddleware{before: func(ctx context.Context, inv agent.Invocation, req *agent.ModelRequest) (agent.Jump, error) {
 				ctx, free := context.WithTimeout(ctx, cmp.Or(c.patience, time.Minute))
 				defer free()
 				reply, err := inv.Ask(ctx, agent.ModelRequest{Messages: req.Messages})
@@ -213,11 +216,11 @@ func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
 			require.Equal(t, c.cancelled, v.Cancelled)
 			require.Len(t, h.model.seen, c.requests)
 			require.Equal(t, c.answer, answer)
-			require.Less(t, time.Since(started), 15*time.Second, "a cancel ends the wait")
+			require.Less(t, time.Since(started), 15*time.Second, "cancelling ends the wait")
 			if c.err == "" {
 				require.NoError(t, failed)
-				require.GreaterOrEqual(t, time.Since(started), c.after, "Retry-After is obeyed")
-				require.Equal(t, int64(7+100+100), v.Usage.InputTokens, "what the failed try was billed counts")
+				require.GreaterOrEqual(t, time.Since(started), c.after, "the call waits for Retry-After")
+				require.Equal(t, int64(7+100+100), v.Usage.InputTokens, "the usage of the failed try counts")
 			} else {
 				require.ErrorContains(t, failed, c.err)
 			}

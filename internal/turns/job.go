@@ -6,20 +6,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxJobID bounds, in bytes, the ids of a job in a result row. A longer id is left out: a cut one could be another job's.
+// maxJobID bounds, in bytes, the ids of a job in a result row. A longer id is left out, because a cut one could be the id of another job.
 const maxJobID = 256
 
-// jobFacts are the facts of an orchestrator's job, read from the metadata of its turn. Anybody can write metadata, so a member of another
-// type is ignored.
+// jobFacts are the facts of an orchestrator's job, read from the metadata of its turn. Callers can write any metadata, so values of another type are
+// ignored.
 type jobFacts struct {
 	id, run, node string
-	retry         int               // which attempt at the job the turn is
-	workflow      agent.WorkflowKey // tag and owner alone
-	context       *sessionContext   // nil if the orchestrator gave no earlier results
+	retry         int               // the number of earlier attempts at the job
+	workflow      agent.WorkflowKey // only tag and owner
+	context       *sessionContext   // nil if the metadata has no earlier results and no state
 }
 
-// jobOf returns the job facts of a turn's metadata. A child turn has the metadata of the turn that asked: it belongs to the same run, but not to
-// the job.
+// jobOf returns the job facts of a turn. A child turn has the metadata of its parent: it belongs to the same run, but it is not the job.
 func jobOf(r *agent.TurnRecord) jobFacts {
 	metadata := r.Context.Metadata
 	name := func(key string) string {
@@ -43,7 +42,7 @@ func jobOf(r *agent.TurnRecord) jobFacts {
 	return job
 }
 
-// retryOf reads a retry count, a number of Go's or of JSON's; 0 for anything else.
+// retryOf returns a retry count, or 0 if v is not a whole number.
 func retryOf(v any) int {
 	var n int
 	if v == nil || json.Unmarshal(canonicalJSON(v), &n) != nil {
@@ -52,7 +51,7 @@ func retryOf(v any) int {
 	return n
 }
 
-// previousResults reads [{node_id, result_ref, preview}]. Entries without node_id and result_ref are skipped.
+// previousResults reads a list of {node_id, result_ref, preview}. It skips entries that have neither node_id nor result_ref.
 func previousResults(v any) []contextResult {
 	var entries []json.RawMessage
 	if v == nil || json.Unmarshal(canonicalJSON(v), &entries) != nil {
@@ -78,7 +77,7 @@ func previousResults(v any) []contextResult {
 	return out
 }
 
-// workflowState reads an object.
+// workflowState returns the members of an object, or nil if v is not an object.
 func workflowState(v any) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if v == nil || json.Unmarshal(canonicalJSON(v), &members) != nil {
@@ -87,7 +86,7 @@ func workflowState(v any) map[string]json.RawMessage {
 	return members
 }
 
-// boundedText returns a JSON string, or "" if it is something else or too long.
+// boundedText returns the value of a JSON string, or "" if raw is not a string or is too long.
 func boundedText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) != nil || len(s) > maxContextText {
@@ -96,17 +95,17 @@ func boundedText(raw json.RawMessage) string {
 	return s
 }
 
-// canonicalJSON returns a value as JSON in the form that it has when it comes out of the store: names sorted, numbers as float64.
+// canonicalJSON returns a value as JSON in the form in which the store returns it: with sorted names, and numbers as float64.
 func canonicalJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil
 	}
-	var plain any
-	if json.Unmarshal(raw, &plain) != nil {
+	var decoded any
+	if json.Unmarshal(raw, &decoded) != nil {
 		return nil
 	}
-	if raw, err = json.Marshal(plain); err != nil {
+	if raw, err = json.Marshal(decoded); err != nil {
 		return nil
 	}
 	return raw

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestJobOfATurn: the result row says which job, run and node it is for, also when another process ends the turn.
+// TestJobOfATurn: the result row has the job, run and node of the turn, even if another process ends the turn.
 func TestJobOfATurn(t *testing.T) {
 	long := strings.Repeat("x", 257)
 	h := newHarness(t)
@@ -35,8 +35,8 @@ func TestJobOfATurn(t *testing.T) {
 	}
 }
 
-// TestFailedWorkOfAJob: a job whose last tool call failed says so, whatever the model says. Calls count in the order in which
-// the model asked for them.
+// TestFailedWorkOfAJob: a job fails if its last tool call has failed, whatever the model answers. Calls count in the order in which the
+// model made them.
 func TestFailedWorkOfAJob(t *testing.T) {
 	ofJob := map[string]any{agent.MetaJobID: "j"}
 	timeout := &agent.Failure{
@@ -64,12 +64,12 @@ func TestFailedWorkOfAJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
-			h.tool.free = true
+			h.tool.effectFree = true
 			h.begin(agent.TurnRequest{TurnID: "t1", Context: agent.InvocationContext{Metadata: c.metadata}})
 			for i, answers := range c.steps {
 				var asked []agent.Block
 				for n := range answers {
-					asked = append(asked, toolCall(string(rune('z'-n)), `{}`)) // ids sort the other way round
+					asked = append(asked, toolCall(string(rune('z'-n)), `{}`)) // the ids sort in reverse order
 				}
 				h.model.script(calls(asked...))
 				_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: i + 1})
@@ -87,16 +87,16 @@ func TestFailedWorkOfAJob(t *testing.T) {
 			require.NoError(t, err)
 			record := h.spy.finished[len(h.spy.finished)-1]
 			require.Equal(t, c.want, record.JobError)
-			require.Equal(t, c.status, record.Output.Status, "the turn ended as it did")
+			require.Equal(t, c.status, record.Output.Status, "the turn's status does not change")
 			require.Nil(t, record.Output.Error)
 		})
 	}
 }
 
-// TestChildOfAJob: its own result must not take the job's place.
+// TestChildOfAJob: the result of a child turn does not replace the result of the job.
 func TestChildOfAJob(t *testing.T) {
-	h := bosses(t)
-	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
+	h := newDelegatingHarness(t)
+	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
 	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	for _, a := range []*turns.Turns{h.Turns, h.process()} {
@@ -107,7 +107,7 @@ func TestChildOfAJob(t *testing.T) {
 	}
 }
 
-// TestCachedTokens: what the provider had cached is in the usage and has its own price.
+// TestCachedTokens: cached tokens are in the usage and have their own price.
 func TestCachedTokens(t *testing.T) {
 	h := newHarness(t)
 	h.catalog.change(func(p *agent.Plan) {

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// joinedReceipt is the receipt of a turn that exists.
+// joinedReceipt returns the receipt for a request that joins an existing turn.
 func (s *submission) joinedReceipt() agent.Receipt {
 	session := sessionOf(&s.req, s.req.TurnID)
 	if s.existing != nil {
@@ -21,8 +21,8 @@ func (s *submission) joinedReceipt() agent.Receipt {
 	return agent.Receipt{TurnID: s.req.TurnID, SessionID: session, StreamID: string(s.req.TurnID), Joined: true}
 }
 
-// joinOrRefuse joins the turn that a refused request names: the turn may have been accepted before the catalog changed. It returns the refusal if
-// there is no such turn.
+// joinOrRefuse joins the turn that a refused request names, because the turn may have been accepted before the catalog changed. If there is no such
+// turn, it returns the refusal.
 func (s *submission) joinOrRefuse(ctx context.Context, refusal error) (agent.Receipt, int, error) {
 	if s.idField == "" || s.req.Validate(0) != nil || s.findExisting(ctx) != nil || s.existing == nil {
 		return agent.Receipt{}, 0, refusal
@@ -33,7 +33,7 @@ func (s *submission) joinOrRefuse(ctx context.Context, refusal error) (agent.Rec
 	return receipt, 0, nil
 }
 
-// findExisting reads the recorded turn that the request names, and refuses one of another request.
+// findExisting sets s.existing to the recorded turn that the request names, if there is one. It returns an error if that is the turn of another request.
 func (s *submission) findExisting(ctx context.Context) error {
 	t, err := s.Turns.Store.Turn(ctx, s.req.TurnID)
 	switch {
@@ -50,9 +50,9 @@ func (s *submission) findExisting(ctx context.Context) error {
 }
 
 // claimTurnID reports whether the turn that the request names exists. It refuses the id of another tenant's, session's or request's turn, without
-// revealing anything about that turn, and the id of a deleted turn. It asks Temporal before anything is recorded, because a recorded turn that
-// Temporal refuses to start could not be taken back. A direct turn whose driver is gone goes on as a workflow.
-func (s *submission) claimTurnID(ctx context.Context) (known bool, err error) {
+// revealing anything about that turn, and the id of a deleted turn. It asks Temporal before anything is recorded, because a recorded turn cannot be
+// removed if Temporal then refuses to start it. It continues a direct turn whose process is gone as a workflow.
+func (s *submission) claimTurnID(ctx context.Context) (exists bool, err error) {
 	if s.idField == "" {
 		return false, nil
 	}
@@ -78,8 +78,8 @@ func (s *submission) claimTurnID(ctx context.Context) (known bool, err error) {
 	return false, s.rejectReservedID()
 }
 
-// rejectReservedID refuses a new turn under an id of the form that idempotency keys have, where tenants are kept apart: whoever guesses another
-// tenant's key could take its id.
+// rejectReservedID refuses a new turn whose id is a UUID of version 5. Those are made from a tenant and an idempotency key, so a caller could occupy the
+// id of another tenant's key.
 func (s *submission) rejectReservedID() error {
 	caller := &s.envelope.Principal
 	if s.idField != fieldTurnID || caller.Trusted() || caller.Tenant == agent.AnyTenant {
@@ -92,9 +92,8 @@ func (s *submission) rejectReservedID() error {
 	return nil
 }
 
-// checkSameTurn refuses a turn of another tenant or session, and one whose agent the caller may not ask. A turn that is named by an idempotency
-// key must also have the same user and messages, and the model, limits and output schema that the request names; one that is named by its id may
-// have others.
+// checkSameTurn refuses a turn of another tenant or session, or of an agent that the caller may not run. If the request names the turn by an idempotency
+// key, the turn must also have the user and messages of the request, and the model, limits and output schema if the request has them.
 func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	r := &t.Record
 	if r.Tenant != s.req.Context.TenantName() || (s.req.SessionID != "" && r.SessionID != s.req.SessionID) ||
@@ -111,7 +110,7 @@ func (s *submission) checkSameTurn(t *agent.TurnState) error {
 	return checkSameRequest(&s.req, limits, t)
 }
 
-// checkSameRequest refuses a request whose idempotency key stands for the turn of another one. Without limits it takes any.
+// checkSameRequest returns an error if a turn with the request's idempotency key belongs to another request. It does not compare limits if limits is nil.
 func checkSameRequest(req *agent.TurnRequest, limits *agent.Limits, t *agent.TurnState) error {
 	r := &t.Record
 	isDraft := r.Route != nil && r.Route.Reason == agent.RouteDraft
@@ -132,7 +131,7 @@ func errOtherRequest() error {
 	return agent.FieldErrorf(agent.CodeConflict, fieldKey, "was used by another request")
 }
 
-// checkSamePlan refuses a turn that is named by an idempotency key and has another draft or, as a rerun, another system prompt than the request.
+// checkSamePlan returns an error if the request names a turn by an idempotency key and that turn has another draft or, for a rerun, another system prompt.
 func (s *submission) checkSamePlan(ctx context.Context, t *agent.TurnState) error {
 	hasPrompt := s.req.Rerun != nil && s.req.Rerun.Prompt != ""
 	switch {
@@ -151,10 +150,10 @@ func (s *submission) checkSamePlan(ctx context.Context, t *agent.TurnState) erro
 }
 
 func sameMessages(a, b []agent.Message) bool {
-	one, err := json.Marshal(a)
+	textA, err := json.Marshal(a)
 	if err != nil {
 		return false
 	}
-	other, err := json.Marshal(b)
-	return err == nil && bytes.Equal(one, other)
+	textB, err := json.Marshal(b)
+	return err == nil && bytes.Equal(textA, textB)
 }

@@ -21,14 +21,14 @@ const (
 	maxCallID  = 128
 	maxSummary = 100
 
-	effectsPatience = 15 * time.Second // for tools that read something to judge the calls of one reply
-	// ruleNotSafe is the reason for the gate of a call that no policy mentions.
+	effectsTimeout = 15 * time.Second // for the effect checks of all calls of one reply
+	// ruleNotSafe is the rule of an approval that no policy asks for.
 	ruleNotSafe = "not inherently safe"
 )
 
-// tidyCalls gives every call of a reply a short unique id and an object as arguments. A call whose arguments did not parse stays a call with
-// Error set, so that the model is told by its result.
-func tidyCalls(blocks []agent.Block) error {
+// normalizeCalls gives every call of a reply a short unique id and an object as arguments. A call whose arguments did not parse remains a call, with
+// Error set, so that its result tells the model.
+func normalizeCalls(blocks []agent.Block) error {
 	seen := make(map[string]bool, len(blocks))
 	n := 0
 	for i := range blocks {
@@ -59,13 +59,13 @@ func tidyCalls(blocks []agent.Block) error {
 	return nil
 }
 
-// judgeCalls returns the verdict on each call of a reply: whether it may run as a local activity, whether it is a turn of another agent or runs
-// at the caller, and whether a person is asked first.
+// judgeCalls returns the verdict on each call of a reply: whether it may run as a local activity, whether it is a child turn or a client-side tool, and
+// whether it needs an approval.
 func (r *modelRun) judgeCalls(ctx context.Context, blocks []agent.Block) ([]agent.CallVerdict, error) {
 	var out []agent.CallVerdict
-	var asked []agent.RememberKey // of gated calls whose decisions may be remembered
-	reading, done := context.WithTimeout(ctx, effectsPatience)
-	defer done()
+	var keys []agent.RememberKey // of gated calls whose decisions may be remembered
+	checkCtx, cancel := context.WithTimeout(ctx, effectsTimeout)
+	defer cancel()
 	for i := range blocks {
 		b := &blocks[i]
 		if b.Type != agent.BlockToolCall {
@@ -74,20 +74,20 @@ func (r *modelRun) judgeCalls(ctx context.Context, blocks []agent.Block) ([]agen
 		v := agent.CallVerdict{ID: agent.CallID(b.ID), Name: b.Name, Summary: b.Name}
 		granted, tool, ok, err := r.ts.findGranted(ctx, &r.plan, r.turn.Tenant, b.Name)
 		if !ok || err != nil || b.Error != "" {
-			v.Local = true // answered with a refusal, which costs nothing
+			v.Local = true // CallTool only refuses it
 			out = append(out, v)
 			continue
 		}
 		v.Client = granted.Spec.ClientSide
 		v.Child = isDelegation(tool, b.Args, r.plan.Delegates)
 		var gate agent.GateVerdict
-		if v.Local, gate, err = r.gateCall(reading, &granted, tool, b.Args); err != nil {
+		if v.Local, gate, err = r.gateCall(checkCtx, &granted, tool, b.Args); err != nil {
 			return nil, err
 		}
 		if gate.Gate == agent.GateApproval {
 			v.Gate, v.Rule = gate.Gate, clip.Bytes(gate.Rule, maxSummary)
 			if gate.Remember != agent.RememberOff {
-				asked = append(asked, agent.RememberKey{Tool: b.Name, ArgsHash: argsHash(b.Args)})
+				keys = append(keys, agent.RememberKey{Tool: b.Name, ArgsHash: argsHash(b.Args)})
 			}
 		}
 		if s, ok := tool.(agent.Summarizer); ok {
@@ -95,19 +95,19 @@ func (r *modelRun) judgeCalls(ctx context.Context, blocks []agent.Block) ([]agen
 		}
 		out = append(out, v)
 	}
-	return out, r.applyRemembered(ctx, blocks, out, asked)
+	return out, r.applyRemembered(ctx, blocks, out, keys)
 }
 
-// gateCall reports whether a call is free of effects, and whether a person is asked before it. A tool that can find out what the call does is
-// asked first.
+// gateCall reports whether a call has no side effects, and whether it needs an approval. If it would need one only because of its effects, and the tool
+// implements [agent.EffectChecker], gateCall lets the tool check the call.
 func (r *modelRun) gateCall(
 	ctx context.Context, granted *agent.PlanTool, tool agent.Tool, args json.RawMessage,
-) (free bool, gate agent.GateVerdict, err error) {
-	free = effectFree(tool, args)
-	gate, err = callGate(granted, r.chain, &r.turn, args, free)
+) (noEffects bool, gate agent.GateVerdict, err error) {
+	noEffects = isEffectFree(tool, args)
+	gate, err = callGate(granted, r.chain, &r.turn, args, noEffects)
 	checker, ok := tool.(agent.EffectChecker)
-	if err != nil || free || !ok || gate.Gate != agent.GateApproval || granted.Approval == agent.ApproveAlways {
-		return free, gate, err
+	if err != nil || noEffects || !ok || gate.Gate != agent.GateApproval || granted.Approval == agent.ApproveAlways {
+		return noEffects, gate, err
 	}
 	inv := agent.Invocation{
 		Tenant: r.turn.Tenant, TurnID: r.turn.TurnID, SessionID: r.turn.SessionID, UserID: r.turn.user, UserRole: r.turn.role, Step: r.in.Step,
@@ -123,12 +123,12 @@ func (r *modelRun) gateCall(
 	return true, gate, err
 }
 
-// applyRemembered applies remembered decisions of the session to gated calls.
-func (r *modelRun) applyRemembered(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, asked []agent.RememberKey) error {
-	if len(asked) == 0 {
+// applyRemembered applies remembered decisions of the session to the gated calls with these keys.
+func (r *modelRun) applyRemembered(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict, keys []agent.RememberKey) error {
+	if len(keys) == 0 {
 		return nil
 	}
-	known, err := r.ts.remembered(ctx, &r.turn, asked)
+	decisions, err := r.ts.loadRemembered(ctx, &r.turn, keys)
 	if err != nil {
 		return r.approvalsUnavailable(ctx, verdicts, err)
 	}
@@ -142,28 +142,27 @@ func (r *modelRun) applyRemembered(ctx context.Context, blocks []agent.Block, ve
 			return err
 		}
 		key := agent.RememberKey{Tool: v.Name, ArgsHash: argsHash(block.Args)}
-		if !slices.Contains(asked, key) {
+		if !slices.Contains(keys, key) {
 			continue
 		}
-		for _, m := range known {
-			if m.Key.Tool != key.Tool || (m.Key.ArgsHash != "" && m.Key.ArgsHash != key.ArgsHash) {
-				continue
-			}
-			v.Gate, v.Rule = agent.GateNone, ""
-			if m.Decision == agent.DecisionReject {
-				v.Gate, v.Rule = agent.GateDenied, clip.Bytes(cmp.Or(m.Message, "a person rejected calls like this one"), maxSummary)
-			}
-			break
+		i := slices.IndexFunc(decisions, func(d agent.Remembered) bool {
+			return d.Key.Tool == key.Tool && (d.Key.ArgsHash == "" || d.Key.ArgsHash == key.ArgsHash)
+		})
+		if i < 0 {
+			continue
+		}
+		v.Gate, v.Rule = agent.GateNone, ""
+		if d := &decisions[i]; d.Decision == agent.DecisionReject {
+			v.Gate, v.Rule = agent.GateDenied, clip.Bytes(cmp.Or(d.Message, "a person rejected calls like this one"), maxSummary)
 		}
 	}
 	return nil
 }
 
-// callGate reports whether a person is asked before a call, and how: by the tool's policy, then middleware, then the list of the channel or
-// the schedule.
-func callGate(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, free bool) (agent.GateVerdict, error) {
-	v := toolGate(t, free)
-	call := agent.GatedCall{Tool: *t, Args: args, EffectFree: free, Tenant: turn.Tenant, UserID: turn.user, UserRole: turn.role}
+// callGate returns whether and how a call is gated: by the tool's policy, then by middleware, then by the allow list of the turn's approval policy.
+func callGate(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args json.RawMessage, noEffects bool) (agent.GateVerdict, error) {
+	v := toolGate(t, noEffects)
+	call := agent.GatedCall{Tool: *t, Args: args, EffectFree: noEffects, Tenant: turn.Tenant, UserID: turn.user, UserRole: turn.role}
 	for _, m := range chain {
 		g, ok := m.(agent.Gater)
 		if !ok {
@@ -180,20 +179,20 @@ func callGate(t *agent.PlanTool, chain []agent.Middleware, turn *facts, args jso
 	return v, nil
 }
 
-// toolGate returns the gate by the tool's own policy. A call is gated unless the tool is inherently safe, the plan allows it, or the call has no
-// side effects.
-func toolGate(t *agent.PlanTool, free bool) agent.GateVerdict {
+// toolGate returns the gate of the tool's own policy. A call is gated unless the plan never asks, the tool is inherently safe, or the call has no side
+// effects.
+func toolGate(t *agent.PlanTool, noEffects bool) agent.GateVerdict {
 	switch {
 	case t.Approval == agent.ApproveAlways:
 		return agent.GateVerdict{Gate: agent.GateApproval, Rule: "always asked"}
-	case t.Approval == agent.ApproveNever, free, t.Spec.InherentlySafe:
+	case t.Approval == agent.ApproveNever, noEffects, t.Spec.InherentlySafe:
 		return agent.GateVerdict{Gate: agent.GateNone}
 	default:
 		return agent.GateVerdict{Gate: agent.GateApproval, Rule: ruleNotSafe}
 	}
 }
 
-// argsHash returns the sha256 of the canonical arguments, which does not depend on how the model wrote them.
+// argsHash returns the SHA-256 of the arguments in canonical form, which does not depend on spacing or on the order of members.
 func argsHash(args json.RawMessage) string {
 	canonical := slices.Clone(jsontext.Value(args))
 	if err := canonical.Canonicalize(); err != nil {
@@ -203,17 +202,17 @@ func argsHash(args json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// isDelegation reports whether a call is a turn of another agent.
-func isDelegation(t agent.Tool, args json.RawMessage, to []string) bool {
+// isDelegation reports whether a call becomes a child turn of one of the agents in delegates.
+func isDelegation(t agent.Tool, args json.RawMessage, delegates []string) bool {
 	d, ok := t.(agent.Delegator)
 	if !ok {
 		return false
 	}
-	_, child, err := d.Delegate(args, to)
-	return child && err == nil
+	_, isChild, err := d.Delegate(args, delegates)
+	return isChild && err == nil
 }
 
-func effectFree(t agent.Tool, args json.RawMessage) bool {
+func isEffectFree(t agent.Tool, args json.RawMessage) bool {
 	f, ok := t.(agent.EffectFree)
 	return ok && f.EffectFree(args)
 }

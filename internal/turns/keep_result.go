@@ -12,44 +12,44 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// resultAnswer is the answer of an agent with a reference to its rows. It is the stored result if there are no rows.
+// resultAnswer is the answer of an agent with a reference to its rows. Without rows it is the stored result.
 type resultAnswer struct {
 	Output     string          `json:"output"`
 	Structured json.RawMessage `json:"structured,omitempty"`
 	Blocks     []agent.Block   `json:"blocks"`
-	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the rows as they were made; JSONB keeps neither order nor digits
+	DataRef    string          `json:"data_ref,omitempty"` // cas:// reference of the original rows: JSONB preserves neither order nor digits
 }
 
-// keepResult sets the result of a record: the rows of the last tool call that has a preview, or the answer if there are none. The result is
-// inline below MaxInlineBytes, else in the blob store.
+// keepResult sets the result of a record: the rows of the last tool call that has a preview, or the answer if there are no rows. A result of
+// MaxInlineBytes or more goes to the blob store.
 func (ts *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
-	said := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
+	answer := resultAnswer{Output: out.Output, Blocks: out.Blocks, Structured: out.Structured}
 	var content json.RawMessage
 	for i := range slices.Backward(tools) {
 		if t := &tools[i]; len(t.Preview) > 0 {
 			content = t.Data
 			if t.Dataset != nil || len(content) == 0 {
-				said.DataRef = t.Result.Ref
+				answer.DataRef = t.Result.Ref
 			}
 			break
 		}
 	}
-	if len(content) == 0 && said.DataRef != "" {
+	if len(content) == 0 && answer.DataRef != "" {
 		var err error
-		if content, err = ts.fetchRows(ctx, record.Tenant, said.DataRef); err != nil {
+		if content, err = ts.fetchRows(ctx, record.Tenant, answer.DataRef); err != nil {
 			return err
 		}
 	}
-	document, err := json.Marshal(said)
+	document, err := json.Marshal(answer)
 	switch {
 	case err != nil:
 		return fmt.Errorf("encode result: %w", err)
-	case len(content) == 0 && said.DataRef == "":
+	case len(content) == 0 && answer.DataRef == "":
 		content = document
 	default:
 		record.Answer = document
 	}
-	ref := said.DataRef
+	ref := answer.DataRef
 	switch {
 	case len(content) > 0 && len(content) < ts.MaxInlineBytes:
 		record.Result = content
@@ -63,16 +63,16 @@ func (ts *Turns) keepResult(ctx context.Context, record *agent.FinishRecord, out
 	return nil
 }
 
-// fetchRows returns the rows that a tool has stored if they are small enough to stand in a row of the database, else nil.
+// fetchRows returns the rows that a tool has stored, or nil if they are too large for a row of the database.
 func (ts *Turns) fetchRows(ctx context.Context, tenant, ref string) (json.RawMessage, error) {
 	stored, err := ts.Blobs.Open(ctx, tenant, ref)
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		return nil, nil // a reader of the reference gets the error
+		return nil, nil // whoever reads the reference gets the error
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the result's rows: %w", err)
 	}
-	defer stored.Close() //nolint:errcheck // it was read
+	defer stored.Close() //nolint:errcheck // only read
 	rows, err := io.ReadAll(io.LimitReader(stored, int64(ts.MaxInlineBytes)))
 	switch {
 	case err != nil:

@@ -7,9 +7,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// LookForDecisions returns what was decided about the approvals of a step, or that the turn was cancelled, in case its workflow was never
-// told: a decision is stored before the workflow's task completes, and Temporal forgets an update whose worker dies in between. Approvals
-// whose time is over are decided first. Idempotent.
+// LookForDecisions returns the stored decisions about the approvals of a step, and whether the turn was cancelled, in case the workflow has not received
+// them: a decision is stored before the workflow task completes, and Temporal loses an update if the worker dies in between. Approvals that have expired
+// are decided first. LookForDecisions is idempotent.
 func (ts *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput) (out LookForDecisionsResult, err error) {
 	ctx, done := ts.watch(ctx, "LookForDecisions", in.TurnID, in.Step)
 	defer func() { done(err) }()
@@ -35,7 +35,7 @@ func (ts *Turns) LookForDecisions(ctx context.Context, in LookForDecisionsInput)
 	}
 	for _, id := range in.Approvals {
 		i := slices.IndexFunc(approvals, func(p agent.Approval) bool { return p.ApprovalID == id })
-		if i < 0 { // an older backup was restored, or the turn's records were deleted: waiting on would last for ever
+		if i < 0 { // an older backup was restored, or the records were deleted: the wait would never end
 			return out, agent.FieldErrorf(agent.CodeNotFound, "approval_id", "turn %s has no record of approval %q", in.TurnID, id)
 		}
 		if approvals[i].Decision == "" {

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// shortCall is the longest call that may block a workflow's queries and updates.
-	shortCall = 4 * time.Second
-	// timedCalls is the number of calls of a model that are remembered; with fewer than minTimedCalls the model does not count as short.
-	timedCalls    = 50
-	minTimedCalls = 10
-	// timedModels bounds the models that are remembered.
-	timedModels = 1024
+	// maxShortCall is how long a call may block a workflow's queries and updates.
+	maxShortCall = 4 * time.Second
+	// keptCallTimes is the number of recent durations that are kept for a model. With fewer than minCallTimes, its calls do not count as short.
+	keptCallTimes = 50
+	minCallTimes  = 10
+	// maxTimedModels bounds the models whose durations are kept.
+	maxTimedModels = 1024
 )
 
 // callTimes holds the durations of each model's recent calls in this process.
@@ -24,10 +24,10 @@ type callTimes struct {
 	models map[string]*recentTimes
 }
 
-// recentTimes is a ring of the last durations.
+// recentTimes is a ring buffer of the last durations.
 type recentTimes struct {
-	durations [timedCalls]time.Duration
-	n         int // calls so far
+	durations [keptCallTimes]time.Duration
+	n         int // the number of calls so far
 }
 
 func (c *callTimes) add(model string, took time.Duration) {
@@ -35,27 +35,27 @@ func (c *callTimes) add(model string, took time.Duration) {
 	defer c.mu.Unlock()
 	r := c.models[model]
 	if r == nil {
-		if c.models == nil || len(c.models) == timedModels {
+		if c.models == nil || len(c.models) == maxTimedModels {
 			c.models = map[string]*recentTimes{}
 		}
 		r = new(recentTimes)
 		c.models[model] = r
 	}
-	r.durations[r.n%timedCalls] = took
+	r.durations[r.n%keptCallTimes] = took
 	r.n++
 }
 
-// areShort reports whether nine in ten of a model's recent calls took less than shortCall. It is false for a model with few calls.
+// areShort reports whether nine in ten of a model's recent calls took less than maxShortCall. It is false for a model with few calls.
 func (c *callTimes) areShort(model string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.models[model]
-	if r == nil || r.n < minTimedCalls {
+	if r == nil || r.n < minCallTimes {
 		return false
 	}
-	recent := slices.Clone(r.durations[:min(r.n, timedCalls)])
+	recent := slices.Clone(r.durations[:min(r.n, keptCallTimes)])
 	slices.Sort(recent)
-	return recent[len(recent)*9/10] < shortCall
+	return recent[len(recent)*9/10] < maxShortCall
 }
 
 // runsLocally reports whether the calls of a model run as local activities.

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestRunsLocally: model calls are local where they are set to be, or where nine in ten of the last fifty were short.
+// TestRunsLocally: model calls run locally if that is configured, or in mode auto if nine in ten of the recent calls were short.
 func TestRunsLocally(t *testing.T) {
 	repeat := func(n int, d time.Duration) (all []time.Duration) {
 		for range n {
@@ -26,9 +26,9 @@ func TestRunsLocally(t *testing.T) {
 		"set to local":           {mode: agent.ModelCallsLocal, times: repeat(50, time.Minute), local: true},
 		"set to activity":        {mode: agent.ModelCallsActivity, times: repeat(50, time.Millisecond)},
 		"not set":                {times: repeat(50, time.Millisecond)},
-		"too few calls":          {mode: agent.ModelCallsAuto, times: repeat(minTimedCalls-1, time.Millisecond)},
-		"short":                  {mode: agent.ModelCallsAuto, times: repeat(minTimedCalls, time.Second), local: true},
-		"as long as the bound":   {mode: agent.ModelCallsAuto, times: repeat(50, shortCall)},
+		"too few calls":          {mode: agent.ModelCallsAuto, times: repeat(minCallTimes-1, time.Millisecond)},
+		"short":                  {mode: agent.ModelCallsAuto, times: repeat(minCallTimes, time.Second), local: true},
+		"as long as the bound":   {mode: agent.ModelCallsAuto, times: repeat(50, maxShortCall)},
 		"one in ten long":        {mode: agent.ModelCallsAuto, times: append(repeat(46, time.Second), repeat(4, time.Minute)...), local: true},
 		"one in nine long":       {mode: agent.ModelCallsAuto, times: append(repeat(44, time.Second), repeat(6, time.Minute)...)},
 		"long before, now short": {mode: agent.ModelCallsAuto, times: append(repeat(500, time.Minute), repeat(50, time.Second)...), local: true},
@@ -47,8 +47,8 @@ func TestRunsLocally(t *testing.T) {
 
 func TestCallTimesAreBounded(t *testing.T) {
 	var c callTimes
-	for i := range 3 * timedModels {
+	for i := range 3 * maxTimedModels {
 		c.add(strconv.Itoa(i), time.Second)
 	}
-	require.LessOrEqual(t, len(c.models), timedModels)
+	require.LessOrEqual(t, len(c.models), maxTimedModels)
 }

@@ -14,53 +14,53 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// modelRun is one model call with all its repetitions.
+// modelRun is one model call with all its retries.
 type modelRun struct {
-	ts      *Turns
-	in      CallModelInput
-	turn    facts
-	plan    agent.Plan
-	profile agent.PlanModel
-	model   agent.Model
-	chain   []agent.Middleware
-	request agent.ModelRequest
-	quiet   bool           // nothing is streamed, as in the calls of a preparation
-	found   agent.Prepared // the turn's preparation
+	ts       *Turns
+	in       CallModelInput
+	turn     facts
+	plan     agent.Plan
+	profile  agent.PlanModel
+	model    agent.Model
+	chain    []agent.Middleware
+	request  agent.ModelRequest
+	isQuiet  bool           // whether nothing is streamed, as for the calls of a preparation
+	prepared agent.Prepared // the turn's preparation
 
-	base       context.Context // the caller's: it goes on after the work was stopped
-	stop       context.CancelCauseFunc
-	last       *producer // still open: it watches for a cancel between two epochs
-	tokens     *tokenSignals
-	work       context.Context // of the latest epoch
-	fence      agent.Fence     // of the latest epoch
-	ledger     []agent.UsageEntry
-	text       strings.Builder // of the latest epoch
-	usages     []agent.Event   // what each request has used, for the stream
-	tries      int             // requests to the provider, including those of middleware
-	jump       agent.Jump
-	missed     string // why the reply does not satisfy the output schema
-	runtimeErr error  // an error of the runtime; middleware may not hide it
+	callerCtx   context.Context // the caller's context, which continues after the work is stopped
+	stop        context.CancelCauseFunc
+	current     *producer // the producer of the latest epoch, if it is open; between two epochs it still notices when the turn is cancelled
+	tokens      *tokenSignals
+	workCtx     context.Context // of the latest epoch
+	fence       agent.Fence     // of the latest epoch
+	ledger      []agent.UsageEntry
+	text        strings.Builder // the text that the latest epoch has streamed
+	usages      []agent.Event   // a usage event for each request
+	tries       int             // requests to the provider, including those of middleware
+	jump        agent.Jump
+	schemaError string // why the reply does not satisfy the output schema
+	runtimeErr  error  // an error of the runtime, which middleware must not hide
 }
 
-// newModelRun loads what a model call needs. If the reply of the step is stored already, that is all it returns.
+// newModelRun loads what a model call needs. If the reply of the step is already stored, it returns only that reply.
 func (ts *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *modelRun, stored *agent.ModelStep, err error) {
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
 		return nil, nil, err
 	}
-	made, err := ts.executor(ctx, turn.PlanHash)
+	exec, err := ts.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err := ts.toolset(ctx, made, &turn, in.Step)
+	plan, err := ts.toolset(ctx, exec, &turn, in.Step)
 	if err != nil {
 		return nil, nil, err
 	}
 	query := agent.PromptQuery{
 		TurnID: turn.TurnID, Tenant: turn.Tenant, SessionID: turn.SessionID, Cursor: turn.cursor, History: turn.history, Step: in.Step,
 	}
-	if in.Step > 0 { // the preparation is about the message alone
-		if query.Aside, err = ts.sessionAside(ctx, made, &turn); err != nil {
+	if in.Step > 0 { // step 0, the preparation, needs only the message
+		if query.Aside, err = ts.sessionAside(ctx, exec, &turn); err != nil {
 			return nil, nil, err
 		}
 		if missing := missingTools(turn.tools); missing != "" {
@@ -74,7 +74,7 @@ func (ts *Turns) newModelRun(ctx context.Context, in CallModelInput) (run *model
 	if stored != nil {
 		return nil, stored, nil
 	}
-	run = &modelRun{ts: ts, in: in, turn: turn, plan: plan, chain: made.chain, base: ctx}
+	run = &modelRun{ts: ts, in: in, turn: turn, plan: plan, chain: exec.chain, callerCtx: ctx}
 	return run, nil, run.prepareRequest(ctx, messages)
 }
 
@@ -101,10 +101,10 @@ func (r *modelRun) prepareRequest(ctx context.Context, messages []agent.Message)
 	return nil
 }
 
-// generate runs the hooks around the call; the first middleware is the outermost.
+// generate makes the call with the middleware's hooks around it. The first middleware is the outermost.
 func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
-	ctx, free := r.limitTime(ctx)
-	defer free()
+	ctx, cancel := r.limitTime(ctx)
+	defer cancel()
 	inv := r.invocation()
 	for i, m := range r.chain {
 		jump, err := m.BeforeModel(ctx, inv, &r.request)
@@ -131,7 +131,7 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 			r.jump = jump
 		}
 	}
-	if err := tidyCalls(reply.Blocks); err != nil {
+	if err := normalizeCalls(reply.Blocks); err != nil {
 		return agent.ModelReply{}, err
 	}
 	if r.jump == "" {
@@ -143,17 +143,17 @@ func (r *modelRun) generate(ctx context.Context) (agent.ModelReply, error) {
 	return reply, r.addCitations(ctx, &reply)
 }
 
-// limitTime bounds the call, with its hooks and repetitions, by the time that is left, and makes r.stop end it.
+// limitTime returns a context for the call with its hooks and retries. It ends when the turn's time is over, or when r.stop is called.
 func (r *modelRun) limitTime(ctx context.Context) (context.Context, func()) {
-	budget := longestCall
+	budget := maxCallTime
 	if r.in.BudgetMS > 0 {
 		budget = min(budget, time.Duration(r.in.BudgetMS)*time.Millisecond)
 	}
-	ctx, free := context.WithTimeoutCause(ctx, budget, errOutOfTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, errOutOfTime)
 	ctx, r.stop = context.WithCancelCause(ctx)
 	return ctx, func() {
 		r.stop(nil)
-		free()
+		cancel()
 	}
 }
 
@@ -164,15 +164,15 @@ func (r *modelRun) callWrapped(ctx context.Context, inv agent.Invocation, req ag
 		call = m.WrapModel(call)
 	}
 	reply, err := call(ctx, inv, req, r.emit)
-	stopped := context.Cause(ctx)
+	cause := context.Cause(ctx)
 	if endErr := r.endProducer(); endErr != nil && r.runtimeErr == nil {
 		r.runtimeErr = endErr
 	}
 	switch {
 	case r.runtimeErr != nil:
 		return agent.ModelReply{}, r.runtimeErr
-	case errors.Is(stopped, errCancelled), errors.Is(stopped, errOutOfTime):
-		return agent.ModelReply{}, stopped
+	case errors.Is(cause, errCancelled), errors.Is(cause, errOutOfTime):
+		return agent.ModelReply{}, cause
 	}
 	return reply, err
 }
@@ -186,27 +186,27 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 	if err := r.endProducer(); err != nil {
 		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
-	p, work, err := r.ts.produce(r.base, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step), r.isStored)
+	p, work, err := r.ts.startProducer(r.callerCtx, r.turn.TurnRef, fmt.Sprintf("model/%d", r.in.Step), r.isStored)
 	if err != nil {
 		return agent.ModelReply{}, r.noteRuntimeError(err)
 	}
-	r.last, r.fence, r.work = p, p.fence, work
+	r.current, r.fence, r.workCtx = p, p.fence, work
 	r.text.Reset()
 	defer context.AfterFunc(ctx, func() { p.stop(context.Cause(ctx)) })()
-	context.AfterFunc(work, func() { // also while a middleware waits for its next try
+	context.AfterFunc(work, func() { // stops a middleware, too, that waits between two tries
 		if errors.Is(context.Cause(work), errCancelled) {
 			r.stop(errCancelled)
 		}
 	})
-	r.tokens = r.ts.signalTokens(r.base, r.in, int64(p.fence.Epoch))
+	r.tokens = r.ts.signalTokens(r.callerCtx, r.in, int64(p.fence.Epoch))
 	defer r.tokens.close()
 	r.tries++
 	observed, request := r.observe(work, profile, p.fence.Epoch, r.purpose(), &req)
-	var refused error // by middleware, of what the provider said
+	var emitErr error // from middleware that refuses a fragment
 	reply, err := requestReply(observed, model, req, request.watchDeltas(func(d agent.Delta) error {
-		refused = emit(d)
-		return refused
-	}, !r.quiet))
+		emitErr = emit(d)
+		return emitErr
+	}, !r.isQuiet))
 	usage := withCost(request.usage(work, &req, &reply, err), profile)
 	request.finish(&reply, usage, err, context.Cause(work))
 	if err == nil || usage != (agent.Usage{}) {
@@ -216,33 +216,31 @@ func (r *modelRun) requestOnce(ctx context.Context, _ agent.Invocation, req agen
 		r.ledger = append(r.ledger, agent.UsageEntry{Epoch: p.fence.Epoch, Model: profile.Model, Usage: usage})
 	}
 	if cause := context.Cause(work); cause != nil {
-		if !r.quiet {
+		if !r.isQuiet {
 			r.emitUsages(work, p)
 		}
 		return agent.ModelReply{}, r.noteRuntimeError(cause)
 	}
-	if err != nil && refused != nil {
+	if err != nil && emitErr != nil {
 		return reply, err
 	}
 	if err != nil {
 		r.ts.log(ctx).Warn("model call", zap.Int("step", r.in.Step), zap.Error(err))
 		return reply, providerError{err}
 	}
-	if r.quiet {
-		return reply, nil // the preparation says it beside its own events
+	if r.isQuiet {
+		return reply, nil // the preparation emits the usage
 	}
 	r.emitUsages(work, p)
 	return reply, nil
 }
 
-// emitUsages streams what the step's requests have used. It is said again in each epoch, because a reset voids what the epoch before has said.
+// emitUsages streams the usage of all requests of the step so far. Each epoch streams it again, because a new epoch voids the events of the one before.
 func (r *modelRun) emitUsages(work context.Context, p *producer) {
-	for i := range r.usages {
-		_ = p.emit(work, r.usages[i]) // endProducer says what an error would
-	}
+	_ = p.emit(work, r.usages...) // endProducer returns the error
 }
 
-// replyStored returns a check whether a step has its reply.
+// replyStored returns a function that reports whether the reply of a step is stored.
 func (ts *Turns) replyStored(key agent.StepKey) storedCheck {
 	return func(ctx context.Context) (bool, error) {
 		_, ok, err := ts.Store.ModelStep(ctx, key)
@@ -250,12 +248,13 @@ func (ts *Turns) replyStored(key agent.StepKey) storedCheck {
 	}
 }
 
-// isStored reports whether the step has its reply.
+// isStored reports whether the reply of the step is stored.
 func (r *modelRun) isStored(ctx context.Context) (bool, error) {
 	return r.ts.replyStored(agent.StepKey{TurnID: r.in.TurnID, Step: r.in.Step})(ctx)
 }
 
-// chooseModel returns the model of a request: the turn's, or that of another profile that middleware chose, with the settings of the profile.
+// chooseModel returns the model for a request. If middleware has set another profile in the request, it returns that profile's model and sets the
+// profile's settings in the request.
 func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (agent.PlanModel, agent.Model, error) {
 	if req.Profile == r.profile.Profile {
 		return r.profile, r.model, nil
@@ -272,7 +271,7 @@ func (r *modelRun) chooseModel(ctx context.Context, req *agent.ModelRequest) (ag
 	return profile, model, nil
 }
 
-// noteRuntimeError records an error as the runtime's, unless the turn was cancelled or is out of time. It returns the error.
+// noteRuntimeError returns err. Unless err says that the turn was cancelled or is out of time, it also records err as an error of the runtime.
 func (r *modelRun) noteRuntimeError(err error) error {
 	if !errors.Is(err, errCancelled) && !errors.Is(err, errOutOfTime) {
 		r.runtimeErr = err
@@ -280,10 +279,10 @@ func (r *modelRun) noteRuntimeError(err error) error {
 	return err
 }
 
-// isProviderError reports whether an error is of the provider or of a middleware, and so data for the core.
+// isProviderError reports whether an error comes from the provider or a middleware. Such an error becomes a verdict for the core.
 func (r *modelRun) isProviderError(err error) bool { return r.runtimeErr == nil && err != nil }
 
-// requestCount returns the number of requests to the provider, or 0 if it was a single one.
+// requestCount returns the number of requests to the provider, or 0 if there was only one.
 func (r *modelRun) requestCount() int {
 	if r.tries > 1 {
 		return r.tries
@@ -291,7 +290,7 @@ func (r *modelRun) requestCount() int {
 	return 0
 }
 
-// partialReply returns the text that was streamed before the turn was cancelled. Tool calls are left out: they will not run.
+// partialReply returns the text that was streamed before the turn was cancelled, without tool calls, because they will not run.
 func (r *modelRun) partialReply() agent.ModelReply {
 	reply := agent.ModelReply{Model: r.profile.Model}
 	if r.text.Len() > 0 {
@@ -308,11 +307,11 @@ func (r *modelRun) totalUsage() agent.Usage {
 	return u
 }
 
-// withCost fills in the cost from the profile's prices, in USD, or that there are none.
+// withCost returns a usage with its cost in USD by the profile's prices, or with Unpriced set if the profile has none.
 func withCost(u agent.Usage, m agent.PlanModel) agent.Usage {
 	const million = 1e6
-	fresh := u.InputTokens - u.CachedTokens
-	u.CostUSD = (float64(fresh)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million
+	uncached := u.InputTokens - u.CachedTokens
+	u.CostUSD = (float64(uncached)*m.InputPerMTok + float64(u.CachedTokens)*m.CachedPerMTok + float64(u.OutputTokens)*m.OutputPerMTok) / million
 	price := agent.ModelPrice{InputPerMTok: m.InputPerMTok, CachedPerMTok: m.CachedPerMTok, OutputPerMTok: m.OutputPerMTok}
 	u.Unpriced = !price.IsSet() && (u.InputTokens > 0 || u.OutputTokens > 0)
 	return u

@@ -7,7 +7,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// answerWithoutModel returns the reply of a middleware that ends the turn before the model is asked.
+// answerWithoutModel returns the reply of a middleware that ends the turn without a model call.
 func (r *modelRun) answerWithoutModel(ctx context.Context, i int, m agent.Middleware, jump agent.Jump) (agent.ModelReply, error) {
 	if jump != agent.JumpEnd {
 		return agent.ModelReply{}, agent.Errorf(agent.CodeInternal, "", "%s jumps to %q before the model, where only %q is possible",
@@ -24,13 +24,13 @@ func (r *modelRun) answerWithoutModel(ctx context.Context, i int, m agent.Middle
 	return reply, r.streamEvents(ctx, answerProducer)
 }
 
-// The producers of a step's reply: the model, or a middleware that answers without a model call.
+// The names of the producers of a step's reply: the model, or a middleware that answers without a model call.
 const (
 	modelProducer  = "model"
 	answerProducer = "answer"
 )
 
-// restreamReply streams the reply again if middleware has changed it, so that viewers read what is stored.
+// restreamReply streams the reply again if middleware has changed its text, so that viewers see what is stored.
 func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) error {
 	text := agent.Normalize(reply.Blocks)
 	if text == r.text.String() {
@@ -50,7 +50,7 @@ func (r *modelRun) restreamReply(ctx context.Context, reply *agent.ModelReply) e
 	return r.streamEvents(ctx, modelProducer, append(events, r.usages...)...)
 }
 
-// withdrawReply voids what a failed call has streamed, because none of it is stored, and streams what the call has used.
+// withdrawReply voids the events of a failed call, because its reply is not stored, and streams the usage of the call.
 func (r *modelRun) withdrawReply(ctx context.Context) error {
 	if len(r.usages) > 0 || r.text.Len() > 0 {
 		if err := r.streamEvents(ctx, modelProducer, r.usages...); err != nil {
@@ -65,36 +65,36 @@ func (r *modelRun) withdrawReply(ctx context.Context) error {
 
 // streamEvents writes events of the step in a new epoch, which voids the events of the epoch before.
 func (r *modelRun) streamEvents(ctx context.Context, producer string, events ...agent.Event) error {
-	p, work, err := r.ts.produce(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step), r.isStored)
+	p, work, err := r.ts.startProducer(ctx, r.turn.TurnRef, fmt.Sprintf("%s/%d", producer, r.in.Step), r.isStored)
 	if err != nil {
 		return r.noteRuntimeError(err)
 	}
 	r.fence = p.fence
-	_ = p.emit(work, events...) // end says what an error would
+	_ = p.emit(work, events...) // end returns the error
 	if err := p.end(ctx); err != nil {
 		return r.noteRuntimeError(err)
 	}
 	return nil
 }
 
-// emit streams a fragment of the latest epoch, after the middleware.
+// emit streams a fragment of the reply. It is called after the middleware.
 func (r *modelRun) emit(d agent.Delta) error {
-	if r.quiet {
-		return context.Cause(r.work)
+	if r.isQuiet {
+		return context.Cause(r.workCtx)
 	}
 	r.text.WriteString(d.Text)
 	r.tokens.add(d.Text)
-	return r.last.emit(r.work, deltaEvents(d)...)
+	return r.current.emit(r.workCtx, deltaEvents(d)...)
 }
 
-// endProducer ends the latest producer: all its events are in the log then.
+// endProducer ends the latest producer, if it is open. When it returns nil, the log has all events.
 func (r *modelRun) endProducer() error {
-	if r.last == nil {
+	if r.current == nil {
 		return nil
 	}
-	p := r.last
-	r.last = nil
-	return p.end(r.base)
+	p := r.current
+	r.current = nil
+	return p.end(r.callerCtx)
 }
 
 func deltaEvents(d agent.Delta) []agent.Event {

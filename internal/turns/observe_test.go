@@ -21,8 +21,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// notes is an observer that writes down what it is told.
-type notes struct {
+// observerNotes is an observer that records its calls as text.
+type observerNotes struct {
 	mu      sync.Mutex
 	lines   []string
 	ended   []agent.TurnEnded
@@ -30,15 +30,15 @@ type notes struct {
 	input   []agent.Message
 }
 
-type within struct{}
+type workNameKey struct{}
 
-func (n *notes) note(format string, args ...any) {
+func (n *observerNotes) note(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
 }
 
-func (n *notes) take() []string {
+func (n *observerNotes) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	out := n.lines
@@ -46,45 +46,45 @@ func (n *notes) take() []string {
 	return out
 }
 
-func (n *notes) Carry(context.Context) string { return n.carried }
+func (n *observerNotes) Carry(context.Context) string { return n.carried }
 
-func (n *notes) Delegate(_ context.Context, t *agent.Observed, child agent.TurnID) string {
+func (n *observerNotes) Delegate(_ context.Context, t *agent.Observed, child agent.TurnID) string {
 	return string(t.TurnID) + " asks " + string(child)
 }
 
-func (n *notes) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
-	return context.WithValue(ctx, within{}, w.Name), func(err error) { n.note("%s %s: %v", w.Name, w.Turn.TurnID, err) }
+func (n *observerNotes) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
+	return context.WithValue(ctx, workNameKey{}, w.Name), func(err error) { n.note("%s %s: %v", w.Name, w.Turn.TurnID, err) }
 }
 
-func (n *notes) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
-	in := ctx.Value(within{})
+func (n *observerNotes) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
+	in := ctx.Value(workNameKey{})
 	return ctx, func(o agent.ModelOutcome) {
 		n.note("%v %s %s %d/%d: %d tokens, heard %t, first %t: %v %v", in, r.Purpose, r.Model.Model, r.Step, r.Epoch, o.Usage.OutputTokens,
 			o.FirstDelta > 0, o.FirstOfTurn, o.Err, o.Cause)
 	}
 }
 
-func (n *notes) Tool(ctx context.Context, t agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
-	in := ctx.Value(within{})
+func (n *observerNotes) Tool(ctx context.Context, t agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
+	in := ctx.Value(workNameKey{})
 	return ctx, func(o agent.ToolOutcome) {
 		n.note("%v %s %s %d/%d child %t refused %t failed %t: %v", in, t.Name, t.Args, t.Step, t.Epoch, t.Child != "", o.Refused, o.Result.Failure != nil, o.Err)
 	}
 }
 
-func (n *notes) Decided(_ context.Context, t *agent.Observed, a *agent.Approval) {
+func (n *observerNotes) Decided(_ context.Context, t *agent.Observed, a *agent.Approval) {
 	n.note("%s decided %s: %s", t.TurnID, a.CallID, a.Decision)
 }
 
-func (n *notes) Ended(ctx context.Context, e agent.TurnEnded) {
+func (n *observerNotes) Ended(ctx context.Context, e agent.TurnEnded) {
 	n.ended = append(n.ended, e)
 	r, err := e.Record(ctx)
 	n.input = r.Input
 	n.note("%s ended %s %v", e.Turn.TurnID, e.Output.Status, err)
 }
 
-// TestObserverIsToldOfEverythingOnce: each request and attempt, also those that come to nothing, and the end of the turn once.
-func TestObserverIsToldOfEverythingOnce(t *testing.T) {
-	n := &notes{carried: "00-trace"}
+// TestObserver: each request and each attempt is reported once, even if it fails, and so is the end of the turn.
+func TestObserver(t *testing.T) {
+	n := &observerNotes{carried: "00-trace"}
 	core, logged := observer.New(zap.InfoLevel)
 	h := newHarness(t, func(c *turns.Config) { c.Observer, c.Logger = n, zap.New(core) })
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Context: agent.InvocationContext{Tenant: "acme", UserID: "u"}})
@@ -110,7 +110,7 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 		"turn": "t1", "tenant": "acme", "session": "s1", "agent_instance_id": "analyst@1", "step": int64(1), "error": "away",
 	}, entry[0].ContextMap(), "says whose it is")
 
-	h.tool.free = true
+	h.tool.effectFree = true
 	h.tool.call = returns(agent.ToolResult{}, away)
 	for range 3 {
 		_, _ = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
@@ -124,7 +124,7 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 		`CallTool unknown {} 1/1 child false refused true failed true: <nil>`, "CallTool t1: <nil>",
 	}, n.take())
 	finished := logged.FilterMessage("tool call finished").All()
-	require.Len(t, finished, 2, "one entry a call, however many attempts it took")
+	require.Len(t, finished, 2, "one entry for each call, for any number of attempts")
 	fields := finished[0].ContextMap()
 	require.Equal(t, map[string]any{
 		"turn": "t1", "tenant": "acme", "session": "s1", "agent_instance_id": "analyst@1", "step": int64(1), "tool": "lookup", "toolkit": "", "call": "a",
@@ -154,11 +154,11 @@ func TestObserverIsToldOfEverythingOnce(t *testing.T) {
 	}, seen)
 }
 
-// TestTraceOfAChild: a child turn belongs to the call that asked for it, whatever its own workflow says; another process knows it too.
+// TestTraceOfAChild: a child turn belongs to the trace of the call that asked for it, also in another process.
 func TestTraceOfAChild(t *testing.T) {
-	n := &notes{carried: "00-trace"}
-	h := bosses(t, func(c *turns.Config) { c.Observer = n })
-	h.delegates(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
+	n := &observerNotes{carried: "00-trace"}
+	h := newDelegatingHarness(t, func(c *turns.Config) { c.Observer = n })
+	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
 	child, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	n.carried = "00-other"
@@ -185,13 +185,13 @@ func TestTraceOfAChild(t *testing.T) {
 	}, n.take())
 }
 
-// TestToolCallsAreLoggedRedacted: input and output of a call are in the log without secrets, and bounded.
+// TestToolCallsAreLoggedRedacted: the log has the input and output of a call, shortened and without secrets.
 func TestToolCallsAreLoggedRedacted(t *testing.T) {
 	var out bytes.Buffer
 	redactor := redaction.New(redaction.Rules{Secrets: []string{"marigold-" + "hunter2"}})
 	logger, err := logs.New(logs.Config{Level: "info", Format: logs.FormatJSON, Output: zapcore.AddSync(&out), Redactor: redactor})
 	require.NoError(t, err)
-	h, in := asked(t, true, func(c *turns.Config) { c.Logger = logger })
+	h, in := beginWithCall(t, true, func(c *turns.Config) { c.Logger = logger })
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(
 		`{"note":"marigold-hunter2","password":"sesame","rows":"` + strings.Repeat("x", 20<<10) + `"}`)}, nil)
 	_, err = h.CallTool(t.Context(), in)

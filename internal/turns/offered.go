@@ -8,8 +8,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// offeredTools returns the tools that a model gets: those that are not deferred, in the plan's order, then the deferred ones that the
-// conversation has revealed, in that order. So the beginning of every prompt of a plan is the same.
+// offeredTools returns the tools that a model gets: first those that are not deferred, in the order of the plan, then the deferred tools that the
+// conversation has revealed, in the order in which it revealed them. So the list always begins the same, and the provider can cache it.
 func offeredTools(tools []agent.PlanTool, messages []agent.Message) []agent.ToolSpec {
 	var out []agent.ToolSpec
 	hidden := map[string]*agent.PlanTool{}
@@ -37,25 +37,25 @@ func offeredTools(tools []agent.PlanTool, messages []agent.Message) []agent.Tool
 	return out
 }
 
-// revealedNames lists the tool names in the answers of some tools, in the order of the conversation. It also lists the tools that were called: the
-// answer that revealed them may be gone.
-func revealedNames(messages []agent.Message, by []string) []string {
+// revealedNames lists the tool names in the results of the revealing tools, in the order of the conversation. It also lists the tools that were called,
+// because the result that revealed them may no longer be in the prompt.
+func revealedNames(messages []agent.Message, revealing []string) []string {
 	var names []string
 	for i := range messages {
 		for j := range messages[i].Blocks {
 			switch b := &messages[i].Blocks[j]; {
 			case b.Type == agent.BlockToolCall:
 				names = append(names, b.Name)
-			case b.Type == agent.BlockToolResult && b.Status == agent.ResultSuccess && slices.Contains(by, b.Name):
-				var answer struct {
+			case b.Type == agent.BlockToolResult && b.Status == agent.ResultSuccess && slices.Contains(revealing, b.Name):
+				var result struct {
 					Tools []struct {
 						Name string `json:"name"`
 					} `json:"tools"`
 				}
-				if json.Unmarshal(b.Output, &answer) != nil {
-					continue // moved to the blob store, or cleaned
+				if json.Unmarshal(b.Output, &result) != nil {
+					continue // moved to the blob store, or changed by middleware
 				}
-				for _, t := range answer.Tools {
+				for _, t := range result.Tools {
 					names = append(names, t.Name)
 				}
 			}
@@ -64,7 +64,7 @@ func revealedNames(messages []agent.Message, by []string) []string {
 	return names
 }
 
-// missingTools returns the sentence that tells the model which of its tools cannot be reached in this turn.
+// missingTools returns the sentence that tells the model which toolkits cannot be reached in this turn, or "" if all can.
 func missingTools(t *agent.TurnTools) string {
 	if t == nil || len(t.Missing) == 0 {
 		return ""

@@ -15,14 +15,14 @@ const (
 	partialTextTimeout = time.Second
 )
 
-// PartialText returns the text that the last producer of a turn has streamed so far, at most 16 KiB: the answer while it grows. It is empty if the
-// stream cannot be read in time.
+// PartialText returns the text that the last producer of a turn has streamed so far, at most 16 KiB. It returns "" if the stream cannot be read within
+// a second.
 func (ts *Turns) PartialText(ctx context.Context, id agent.TurnID) string {
 	ctx, cancel := context.WithTimeout(ctx, partialTextTimeout)
 	defer cancel()
-	caughtUp := false
+	isComplete := false
 	ctx = agent.OnWait(ctx, func() {
-		caughtUp = true
+		isComplete = true
 		cancel()
 	})
 	var text []byte
@@ -40,10 +40,10 @@ func (ts *Turns) PartialText(ctx context.Context, id agent.TurnID) string {
 		case e.Type == agent.EventReset && e.Producer == producer:
 			text = nil
 		case e.Terminal():
-			caughtUp = true
+			isComplete = true
 		}
 	}
-	if !caughtUp {
+	if !isComplete {
 		return ""
 	}
 	return clip.Bytes(string(text), maxPartialText)

@@ -18,9 +18,9 @@ func TestPriced(t *testing.T) {
 	unpriced := withCost(used, agent.PlanModel{})
 	require.True(t, unpriced.Unpriced)
 	require.Zero(t, unpriced.CostUSD)
-	require.Zero(t, withCost(agent.Usage{}, agent.PlanModel{}), "what used nothing costs nothing")
+	require.Zero(t, withCost(agent.Usage{}, agent.PlanModel{}), "no tokens cost nothing")
 
 	sum := got.Add(unpriced)
-	require.True(t, sum.Unpriced, "a part of it has no price")
+	require.True(t, sum.Unpriced, "a sum with an unpriced part is unpriced")
 	require.InDelta(t, got.CostUSD, sum.CostUSD, 1e-12)
 }

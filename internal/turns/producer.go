@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	touchInterval   = 250 * time.Millisecond // an idle producer asks this often whether it may go on
-	appendTimeout   = 30 * time.Second       // the work fails if the log is unavailable for longer; it is repeated later
-	producerBacklog = 1 << 20                // bytes that may wait for the log before emit blocks
-	keptEvents      = 8                      // the memory of a batch is used again if it has at most so many events
+	touchInterval   = 250 * time.Millisecond // how often an idle producer asks whether it may continue
+	appendTimeout   = 30 * time.Second       // how long the log may be unavailable before the work fails
+	maxPendingBytes = 1 << 20                // how much may wait for the log before emit blocks
+	maxReusedEvents = 8                      // a slice of at most this many events is used again
 )
 
 // errCancelled is the cause with which a producer ends its work when the turn was cancelled.
 var errCancelled = agent.Errorf(agent.CodeCancelled, "", "the turn was cancelled")
 
-// producer writes the events of one model or tool call to the turn's log: the first at once, events that follow soon after it in batches. An
-// idle producer touches the stream. The producer cancels the context of the call when the stream is cancelled or closed, when a newer epoch
-// has begun, or when the log stays unavailable.
+// producer writes the events of one model or tool call to the turn's log. It writes the first event at once and those that follow soon after in batches.
+// While it is idle, it touches the stream. It cancels the context of the call when the stream is cancelled or closed, when a newer epoch has begun, or
+// when the log remains unavailable.
 type producer struct {
 	log      EventLog
 	turn     TurnRef
@@ -32,31 +32,31 @@ type producer struct {
 	interval time.Duration
 	stop     context.CancelCauseFunc
 
-	flushing sync.Mutex // one batch after the other
-	flushNow func()     // stores what is pending and ends the work if that fails; the caller holds flushing
+	flushing sync.Mutex // held while a batch is written
+	flushNow func()     // writes the pending events, and ends the work if that fails; the caller holds flushing
 
 	mu      sync.Mutex
 	pending []agent.Event
-	bytes   int
-	flushed time.Time     // when pending was last taken
-	room    chan struct{} // closed when pending was taken above producerBacklog
+	bytes   int           // the size of pending
+	flushed time.Time     // when pending was last emptied
+	room    chan struct{} // closed when pending is emptied and was above maxPendingBytes
 	wake    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
 	batch   int64
-	failed  error         // of a batch that is not in the log; guarded by flushing
-	spare   []agent.Event // memory for the next events; guarded by flushing
+	failed  error         // why a batch is not in the log; guarded by flushing
+	spare   []agent.Event // an empty slice to use for pending; guarded by flushing
 }
 
-// errStored says that an earlier epoch of a producer has stored its result, so its events are valid.
+// errStored is returned if an earlier epoch of a producer has stored its result, so that its events stay valid.
 var errStored = errors.New("an earlier attempt has stored its result")
 
 // storedCheck reports whether an earlier epoch of a producer has stored its result.
 type storedCheck func(context.Context) (bool, error)
 
-// beginEpoch begins a new epoch of a producer and voids the events of earlier ones. If one of these has stored its result, its events stay and the
-// error is errStored. isStored is asked after the new epoch has begun, because earlier ones can store nothing from then on. It is nil for a
-// producer without a result.
+// beginEpoch begins a new epoch of a producer and voids the events of earlier epochs. If an earlier epoch has stored its result, the events stay valid
+// and the error is errStored. isStored is called after the new epoch has begun, because from then on earlier epochs cannot store anything. It is nil for
+// a producer that has no result.
 func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isStored storedCheck) (agent.Fence, agent.Appended, error) {
 	fence, at, err := ts.Log.Begin(ctx, string(t.TurnID), producer)
 	if err != nil {
@@ -75,8 +75,8 @@ func (ts *Turns) beginEpoch(ctx context.Context, t TurnRef, producer string, isS
 	return fence, at, err
 }
 
-// produce begins a new epoch of a producer, as beginEpoch does. The context returned is for the work; its cause says why the producer ended it.
-func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored storedCheck) (*producer, context.Context, error) {
+// startProducer starts a producer in a new epoch, like beginEpoch. The returned context is for the work. Its cause is the reason why the producer ended it.
+func (ts *Turns) startProducer(ctx context.Context, t TurnRef, name string, isStored storedCheck) (*producer, context.Context, error) {
 	fence, at, err := ts.beginEpoch(ctx, t, name, isStored)
 	if errors.Is(err, errStored) {
 		return nil, nil, err
@@ -97,14 +97,14 @@ func (ts *Turns) produce(ctx context.Context, t TurnRef, name string, isStored s
 	return p, work, nil
 }
 
-// emit writes events to the log: at once if the last batch is at least the interval ago, else with the next batch. It blocks while more than
-// producerBacklog bytes wait for the log.
+// emit writes events to the log: at once if the last batch was written at least the interval ago, otherwise with the next batch. It blocks while more
+// than maxPendingBytes wait for the log.
 func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	for i := range events {
 		events[i].Meta.TurnID, events[i].Meta.AgentInstanceID = p.turn.TurnID, p.turn.InstanceID
 	}
 	p.mu.Lock()
-	for p.bytes > producerBacklog {
+	for p.bytes > maxPendingBytes {
 		room := p.room
 		p.mu.Unlock()
 		select {
@@ -131,7 +131,7 @@ func (p *producer) emit(ctx context.Context, events ...agent.Event) error {
 	return context.Cause(ctx)
 }
 
-// add appends an event to pending. It joins a token to the token before it, so that a batch of tokens is one event.
+// add appends an event to pending. It merges a token into the token before it, so that a batch of tokens is one event.
 func (p *producer) add(e agent.Event) {
 	p.bytes += len(e.Text) + len(e.Output) + len(e.Input)
 	if n := len(p.pending); n > 0 && e.Type == agent.EventToken && p.pending[n-1].Type == agent.EventToken {
@@ -152,9 +152,9 @@ func (p *producer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.wake:
-			if gather := p.interval - p.sinceFlush(); gather > 0 {
+			if wait := p.interval - p.sinceFlush(); wait > 0 {
 				select {
-				case <-time.After(gather):
+				case <-time.After(wait):
 				case <-p.closing:
 					return
 				}
@@ -170,7 +170,7 @@ func (p *producer) run(ctx context.Context) {
 	}
 }
 
-// touch asks the log whether the work may go on, and ends it if not. Other errors of the log are left to the next batch, which is retried.
+// touch asks the log whether the work may continue, and ends it if not. It ignores other errors of the log: the next batch reports them.
 func (p *producer) touch(ctx context.Context) {
 	at, err := p.log.Touch(ctx, p.fence)
 	if err == nil && at.Cancelled {
@@ -194,7 +194,7 @@ func (p *producer) endWork(err error) {
 	}
 }
 
-// flush appends the pending events as one batch. It retries for up to appendTimeout while the log is unavailable.
+// flush appends the pending events as one batch. While the log is unavailable, it retries for up to appendTimeout.
 func (p *producer) flush(ctx context.Context) error {
 	p.flushing.Lock()
 	defer p.flushing.Unlock()
@@ -211,7 +211,7 @@ func (p *producer) flushLocked(ctx context.Context) error {
 		p.mu.Unlock()
 		return nil
 	}
-	if p.bytes > producerBacklog { // somebody may wait
+	if p.bytes > maxPendingBytes { // emit may be blocked
 		close(p.room)
 		p.room = make(chan struct{})
 	}
@@ -229,7 +229,7 @@ func (p *producer) flushLocked(ctx context.Context) error {
 		p.failed = logError(err)
 		return p.failed
 	}
-	if len(events) <= keptEvents {
+	if len(events) <= maxReusedEvents {
 		clear(events)
 		p.spare = events[:0]
 	}
@@ -239,8 +239,8 @@ func (p *producer) flushLocked(ctx context.Context) error {
 	return nil
 }
 
-// end flushes and ends the producer. When it returns nil, the log has the events; it stores them soon, or with the step (saveWithEvents). A
-// cancelled stream is no error, because its events were written.
+// end flushes and ends the producer. When it returns nil, the log has the events and will store them soon, or together with the step (see
+// saveWithEvents). A cancelled stream is not an error, because the events were written.
 func (p *producer) end(ctx context.Context) error {
 	select {
 	case <-p.closing:
@@ -252,7 +252,7 @@ func (p *producer) end(ctx context.Context) error {
 	return p.flushAll(ctx)
 }
 
-// close ends the producer: its events are stored when it returns nil.
+// close ends the producer. When it returns nil, the events are stored.
 func (p *producer) close(ctx context.Context) error {
 	if err := p.end(ctx); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (p *producer) sync(ctx context.Context) error {
 	return logError(p.log.Sync(ctx, p.fence))
 }
 
-// flushAll is flush without the error of a cancelled stream.
+// flushAll is flush, except that a cancelled stream is not an error.
 func (p *producer) flushAll(ctx context.Context) error {
 	if err := p.flush(ctx); err != nil && !errors.Is(err, errCancelled) {
 		return err
@@ -276,11 +276,11 @@ func (p *producer) flushAll(ctx context.Context) error {
 	return nil
 }
 
-// saveWithEvents stores a step of a producer, with the producer's events in the same transaction if the log allows that, else after them.
+// saveWithEvents stores a step of a producer: in one transaction with the producer's events if the log allows that, otherwise after them.
 func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(agent.UnstoredEvents) error) error {
 	if events := ts.Log.Take(f); events != nil {
 		err := save(events)
-		events.Done(false) // does nothing if the store has said how it ended
+		events.Done(false) // has no effect if save has called Done
 		if !errors.Is(err, agent.ErrEventsNotStored) {
 			return err
 		}
@@ -291,7 +291,7 @@ func (ts *Turns) saveWithEvents(ctx context.Context, f agent.Fence, save func(ag
 	return save(nil)
 }
 
-// logError marks an error of the log as internal, so that middleware does not retry it like an error of a provider.
+// logError returns an error of the log as an internal one, so that middleware does not retry it like an error of a provider.
 func logError(err error) error {
 	if err == nil || errors.Is(err, agent.ErrFenced) || errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, context.Canceled) {
 		return err

@@ -9,28 +9,28 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// requestBinding is the name of the binding that grants a turn the client-side tools of its request.
+// requestBinding is the name of the binding for the client-side tools in a request.
 const requestBinding = "request"
 
 // clientTool is a tool that runs at the caller. Call returns the result that the caller provided.
 type clientTool struct {
 	spec     agent.ToolSpec
-	provided *agent.Approval // nil: nothing was
+	provided *agent.Approval // nil if no result was provided
 }
 
 // Spec implements [agent.Tool].
 func (t clientTool) Spec() agent.ToolSpec { return t.spec }
 
-// EffectFree implements [agent.EffectFree]: to read what was provided has no effect, however often it is done.
+// EffectFree implements [agent.EffectFree]: returning the provided result has no effect.
 func (clientTool) EffectFree(json.RawMessage) bool { return true }
 
 // Call implements [agent.Tool].
 func (t clientTool) Call(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 	switch {
 	case t.provided == nil:
-		return failed(&agent.Failure{Type: agent.ClientToolFailed, Tool: t.spec.Name, Message: "no result was provided"}), nil
+		return failureResult(&agent.Failure{Type: agent.ClientToolFailed, Tool: t.spec.Name, Message: "no result was provided"}), nil
 	case len(t.provided.DecidedArgs) == 0:
-		return failed(&agent.Failure{Type: agent.ClientToolFailed, Tool: t.spec.Name, Message: t.provided.Message}), nil
+		return failureResult(&agent.Failure{Type: agent.ClientToolFailed, Tool: t.spec.Name, Message: t.provided.Message}), nil
 	}
 	return agent.ToolResult{Output: t.provided.DecidedArgs}, nil
 }
@@ -47,24 +47,24 @@ func (ts *Turns) providedTool(ctx context.Context, granted *agent.PlanTool, in C
 	return t, err
 }
 
-// checkClientTools refuses client-side tools whose name the plan uses or whose schema is invalid.
+// checkClientTools returns an error if the plan has a tool with the name of a client-side tool, or if the schema of one is invalid.
 func (ts *Turns) checkClientTools(plan *agent.Plan, tools []agent.ClientTool) error {
 	for i := range tools {
-		t, at := &tools[i], fmt.Sprintf("client_tools[%d]", i)
-		if _, taken := plan.Tool(t.Name); taken {
-			return agent.Invalid(at+".name", "agent %q has a tool %q of its own: choose another name", plan.Agent, t.Name)
+		t, field := &tools[i], fmt.Sprintf("client_tools[%d]", i)
+		if _, isTaken := plan.Tool(t.Name); isTaken {
+			return agent.Invalid(field+".name", "agent %q has a tool %q of its own: choose another name", plan.Agent, t.Name)
 		}
 		if len(t.Parameters) == 0 {
 			continue
 		}
-		if err := ts.Schemas.CheckSchema(at+".parameters", t.Parameters); err != nil {
+		if err := ts.Schemas.CheckSchema(field+".parameters", t.Parameters); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// newClientCall returns the record of a call that the caller has to answer: its arguments and when it expires.
+// newClientCall returns the approval that records a call of a client-side tool, with its arguments and the time at which it expires.
 func (ts *Turns) newClientCall(ctx context.Context, e *executor, t *facts, step int, b *agent.Block) (agent.Approval, error) {
 	plan, err := ts.toolset(ctx, e, t, step+1)
 	if err != nil {
@@ -86,8 +86,7 @@ func (ts *Turns) newClientCall(ctx context.Context, e *executor, t *facts, step 
 	}, nil
 }
 
-// Provide stores the result of a call that waits for its caller. It answers with a verdict for the core, or with a refusal for whoever
-// provided it. Idempotent.
+// Provide stores the result of a call of a client-side tool. It returns a verdict for the core, or a refusal for the client. It is idempotent.
 func (ts *Turns) Provide(ctx context.Context, in ProvideInput) (DecideResult, error) {
 	ctx, done := ts.watch(ctx, "Provide", in.TurnID, 0)
 	out, err := ts.provide(ctx, in)
@@ -126,8 +125,8 @@ func (ts *Turns) provide(ctx context.Context, in ProvideInput) (DecideResult, er
 	return DecideResult{Verdict: &v}, err
 }
 
-// findClientCall returns the call of a client-side tool with the given call id or approval id, nil if there is none. If several match, it
-// returns the first that still waits, or else the last.
+// findClientCall returns the call of a client-side tool with a call id or approval id, or nil if there is none. If several match, it returns the first
+// one that waits, or else the last one.
 func findClientCall(waits []agent.Approval, id agent.CallID) (found *agent.Approval) {
 	for i := range waits {
 		p := &waits[i]

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// redact takes a word out of results.
+// redact returns a middleware that removes a word from tool results.
 func redact(next agent.ToolFunc) agent.ToolFunc {
 	return func(ctx context.Context, inv agent.Invocation, c agent.ToolCall) (agent.ToolResult, error) {
 		r, err := next(ctx, inv, c)
@@ -21,9 +21,9 @@ func redact(next agent.ToolFunc) agent.ToolFunc {
 	}
 }
 
-// TestProvide: a provided result is stored once, the turn that was not told finds it, and the step has it as middleware leaves it.
+// TestProvide: a provided result is stored once, a turn that was not told finds it, and its step has the result after the middleware.
 func TestProvide(t *testing.T) {
-	h := newHarness(t, with(&hooked{wrap: redact}))
+	h := newHarness(t, withMiddleware(&testMiddleware{wrap: redact}))
 	h.begin(agent.TurnRequest{TurnID: "t1", ClientTools: []agent.ClientTool{{Name: "pick"}}})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "pick", Args: json.RawMessage(`{"n":1}`)}))
 	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
@@ -31,7 +31,7 @@ func TestProvide(t *testing.T) {
 	require.Equal(t, []agent.CallVerdict{{ID: "a", Name: "pick", Summary: "pick", Local: true, Client: true}}, v.Calls)
 	ask := turns.RequestApprovalInput{TurnID: "t1", Step: 1, Kind: agent.WaitClientTool, Calls: []turns.ApprovalCall{{ID: "a"}}}
 	var out turns.RequestApprovalResult
-	for range 2 { // it may be cut off and run again
+	for range 2 { // the activity may be cut off and repeated
 		out, err = h.RequestApproval(t.Context(), ask)
 		require.NoError(t, err)
 	}
@@ -69,10 +69,10 @@ func TestProvide(t *testing.T) {
 	require.JSONEq(t, `{"word":"***"}`, string(step.Result.Output))
 	events, err := json.Marshal(h.events("t1"))
 	require.NoError(t, err)
-	require.NotContains(t, string(events), "secret", "no viewer gets what middleware takes out")
+	require.NotContains(t, string(events), "secret", "viewers do not get text that middleware removes")
 }
 
-// TestClientToolsOfARequest: names and schemas that the agent cannot take are refused before the turn is recorded.
+// TestClientToolsOfARequest: client-side tools with a name or schema that the agent cannot use are refused before the turn is recorded.
 func TestClientToolsOfARequest(t *testing.T) {
 	h := newHarness(t)
 	for name, c := range map[string]struct {

@@ -6,7 +6,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// providerError is an error of a model provider in our own words. It wraps the provider's error, whose text is for logs and traces.
+// providerError is an error of a model provider with a text for callers. It wraps the provider's error, whose text is only for logs and traces.
 type providerError struct{ cause error }
 
 func (e providerError) Error() string {
@@ -31,8 +31,8 @@ func (e providerError) Error() string {
 
 func (e providerError) Unwrap() error { return e.cause }
 
-// modelFailure returns the failure that callers read. A caller cannot mend wrong provider credentials or a model that does not exist, so
-// these are unavailable and not retryable, instead of denied or not_found.
+// modelFailure returns the failure of a model call for callers. Wrong provider credentials and a missing model are reported as unavailable and not
+// retryable, instead of as denied or not_found, because the caller cannot fix them.
 func modelFailure(err error) *agent.Failure {
 	f := agent.FailureOf(err)
 	if p, ok := errors.AsType[providerError](err); ok {

@@ -10,7 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TestPauseBefore: pauses double up to a bound, are as long as the provider asks for, and end when the turn has waited long enough.
+// TestPauseBefore: pauses double up to a bound, are at least as long as the provider asks for, and end when the turn has waited long
+// enough.
 func TestPauseBefore(t *testing.T) {
 	away := &agent.Error{Code: agent.CodeUnavailable, Err: errors.New("503")}
 	busy := func(after time.Duration) error {

@@ -6,11 +6,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// QueueMessage puts a message into its session's queue as a turn of its own, so that the workflow that took it need not keep the
-// text: it holds the turn's id. Idempotent by that id.
+// QueueMessage adds a message to its session's queue as a new turn, so that the workflow that has received the message only needs to keep the turn's id.
+// It is idempotent on that id.
 func (ts *Turns) QueueMessage(ctx context.Context, in QueueMessageInput) (QueueMessageResult, error) {
 	out := QueueMessageResult{TurnID: in.TurnID, ContinueAsNew: ts.ConversationEvents, SearchAttributes: ts.SearchAttributes()}
-	if in.SessionID == "" { // the turn that the message came with was refused: it has no session, and no tenant
+	if in.SessionID == "" { // the turn that received the message was refused
 		out.Refusal = agent.FailureOf(agent.Errorf(agent.CodeConflict, "", "the turn was refused, so that the message has no session"))
 		return out, nil
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// turnNamespace is the namespace of turn ids that are made of tenants and idempotency keys.
-var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // a constant in all but syntax
+// turnNamespace is the UUID namespace of turn ids that are derived from a tenant and an idempotency key.
+var turnNamespace = uuid.MustParse("6f1c2a0e-6a5b-5d0a-9d36-0f6f2b5f7d11") //nolint:gochecknoglobals // never changes
 
-// TurnIDOf returns the id of a request's turn: the request's own, else one made of tenant and idempotency key, else the fallback
+// TurnIDOf returns the id of a request's turn: the id in the request, else one derived from its tenant and idempotency key, else the fallback
 // (docs/design/design.md, "Ids").
 func TurnIDOf(req *agent.TurnRequest, fallback string) agent.TurnID {
 	switch {
@@ -37,7 +37,7 @@ type Checked struct {
 	Binding agent.Binding
 }
 
-// Check validates and routes a request, without recording anything: shape, size, route, agent and model.
+// Check validates a request and chooses its agent, plan and model. It records nothing.
 func (ts *Turns) Check(ctx context.Context, req *agent.TurnRequest) (*Checked, error) {
 	if err := req.Validate(ts.MaxMessageBytes); err != nil {
 		return nil, err
@@ -81,13 +81,13 @@ func (ts *Turns) findPlan(ctx context.Context, req *agent.TurnRequest) (route ag
 	return route, plan, hash, err
 }
 
-// namesRecordedTurn reports whether a request has a turn id and no message: the turn was recorded before its workflow began.
+// namesRecordedTurn reports whether a request has a turn id and no message, because the turn was recorded before its workflow began.
 func namesRecordedTurn(req *agent.TurnRequest) bool {
 	return req.TurnID != "" && req.Message == "" && len(req.Messages) == 0 && req.Rerun == nil
 }
 
-// recordOf returns the record of a request's turn, and the turn itself if the request names one that was recorded. It checks the request, unless its
-// door has. A turn that was accepted before the catalog changed keeps its record although its request would be refused now.
+// recordOf returns the record of a request's turn and, if the request names a recorded turn, the state of that turn. It checks the request unless
+// in.Checked is set. A turn that was accepted before keeps its record, even if the catalog has changed so that the request would now be refused.
 func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginTurnInput) (agent.TurnRecord, *agent.TurnState, error) {
 	if namesRecordedTurn(req) {
 		t, err := ts.Store.Turn(ctx, req.TurnID)
@@ -100,24 +100,24 @@ func (ts *Turns) recordOf(ctx context.Context, req *agent.TurnRequest, in BeginT
 	}
 	checked, named := in.Checked, *req
 	if checked == nil {
-		named.TurnID = TurnIDOf(req, in.RunID) // rules may count by session, and a session may be named after its turn
+		named.TurnID = TurnIDOf(req, in.RunID) // routing rules may use the session, whose id may be that of the turn
 		var refusal error
 		if checked, refusal = ts.Check(ctx, &named); refusal != nil {
-			t, err := ts.acceptedBefore(ctx, &named, refusal)
+			t, err := ts.findAcceptedTurn(ctx, &named, refusal)
 			return t.Record, nil, err
 		}
 	}
 	return ts.record(ctx, &named, checked, in), nil, nil // not req: the check drops an output schema that is null
 }
 
-// acceptedBefore returns the recorded turn of a request that is refused now, and the refusal if there is none.
-func (ts *Turns) acceptedBefore(ctx context.Context, req *agent.TurnRequest, refusal error) (agent.TurnState, error) {
+// findAcceptedTurn returns the recorded turn of a request that would now be refused. If there is none, the error is the refusal.
+func (ts *Turns) findAcceptedTurn(ctx context.Context, req *agent.TurnRequest, refusal error) (agent.TurnState, error) {
 	if req.TurnID == "" || req.Validate(ts.MaxMessageBytes) != nil {
 		return agent.TurnState{}, refusal
 	}
 	t, err := ts.Store.Turn(ctx, req.TurnID)
-	foreign := t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID)
-	if agent.CodeOf(err) == agent.CodeNotFound || err == nil && foreign {
+	isForeign := t.Record.Tenant != req.Context.TenantName() || (req.SessionID != "" && t.Record.SessionID != req.SessionID)
+	if agent.CodeOf(err) == agent.CodeNotFound || err == nil && isForeign {
 		return agent.TurnState{}, refusal
 	}
 	return t, err

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,19 +18,19 @@ import (
 )
 
 const (
-	// maxAttempts is how many earlier attempts at a job are asked for decisions.
+	// maxAttempts bounds the earlier attempts at a job whose decisions are read.
 	maxAttempts = 10
-	// unavailableAfter is how long the store of approvals is tried before it counts as unavailable.
+	// unavailableAfter is how long reads of decisions are retried before the store counts as unavailable.
 	unavailableAfter = 2 * time.Second
 )
 
-// refuseApprovals returns the failure that ends a turn because some of its calls need an approval and it does not wait for one; nil if none does.
-// It records the approvals: a later decision holds for the next attempt.
+// refuseApprovals returns the failure that ends a turn whose calls need approvals, if the turn does not wait for approvals; otherwise it returns nil. It
+// records the approvals, because a later decision applies to the next attempt.
 func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, verdicts []agent.CallVerdict) (*agent.Failure, error) {
 	if r.turn.policy.Waits() {
 		return nil, nil //nolint:nilnil // nothing is refused
 	}
-	made, err := r.ts.executor(ctx, r.turn.PlanHash)
+	exec, err := r.ts.executor(ctx, r.turn.PlanHash)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 		if err != nil {
 			return nil, err
 		}
-		p, err := r.ts.approvalOf(ctx, made, &r.turn, r.in.Step, &block, v.Rule)
+		p, err := r.ts.approvalOf(ctx, exec, &r.turn, r.in.Step, &block, v.Rule)
 		if err != nil {
 			return nil, err
 		}
@@ -62,8 +63,8 @@ func (r *modelRun) refuseApprovals(ctx context.Context, blocks []agent.Block, ve
 	return approvalRequired(refused), err
 }
 
-// allowLaterDecision marks an approval that may be decided after its turn has failed: if the policy of the tool lets an approval be remembered,
-// and if a later attempt can find it. No later turn is a child turn of the same id.
+// allowLaterDecision lets an approval be decided after its turn has failed, if the tool's policy allows decisions to be remembered and a later attempt
+// can find the decision. A child turn has no later attempt.
 func (*Turns) allowLaterDecision(t *facts, p *agent.Approval) {
 	useful := []agent.DecisionKind{agent.DecisionApprove, agent.DecisionReject}
 	if len(p.Allowed) > 0 {
@@ -79,7 +80,7 @@ func (*Turns) allowLaterDecision(t *facts, p *agent.Approval) {
 	}
 }
 
-// approvalRequired returns the failure that lists the missing approvals and how to give them.
+// approvalRequired returns the failure that lists the missing approvals and the commands that decide them.
 func approvalRequired(refused []agent.Approval) *agent.Failure {
 	var b strings.Builder
 	for i := range refused {
@@ -97,9 +98,9 @@ func approvalRequired(refused []agent.Approval) *agent.Failure {
 	}
 }
 
-// remembered returns the decisions that stand for calls of the turn: those of its session and, for another attempt at a job without a
-// session, those of the attempts before it. A store that does not answer is tried for a moment.
-func (ts *Turns) remembered(ctx context.Context, t *facts, keys []agent.RememberKey) ([]agent.Remembered, error) {
+// loadRemembered returns the remembered decisions for calls of the turn: those of its session and, for a repeated attempt at a job without a session, those
+// of the earlier attempts. While the store does not answer, it retries for up to unavailableAfter.
+func (ts *Turns) loadRemembered(ctx context.Context, t *facts, keys []agent.RememberKey) ([]agent.Remembered, error) {
 	var out []agent.Remembered
 	for _, session := range sessionsOfAttempts(t) {
 		found, err := backoff.Retry(ctx, func() ([]agent.Remembered, error) {
@@ -117,8 +118,8 @@ func (ts *Turns) remembered(ctx context.Context, t *facts, keys []agent.Remember
 	return out, nil
 }
 
-// sessionsOfAttempts are the sessions whose decisions a turn goes by, the latest attempt's first. A job without a session has one that is
-// named after its turn: job-<id>, and job-<id>-r<n> for retry n.
+// sessionsOfAttempts returns the sessions whose decisions apply to a turn, beginning with its own. Each attempt at a job without a session has a session
+// that is named after its turn: job-<id>, and job-<id>-r<n> for retry n.
 func sessionsOfAttempts(t *facts) []agent.SessionID {
 	sessions := []agent.SessionID{t.SessionID}
 	first, ok := strings.CutSuffix(string(t.TurnID), "-r"+strconv.Itoa(t.job.retry))
@@ -135,15 +136,16 @@ func sessionsOfAttempts(t *facts) []agent.SessionID {
 	return sessions
 }
 
-// approvalsUnavailable decides about gated calls while the store of approvals does not answer. It returns cause when they wait: then the step
-// is tried again. A call that a policy asks for by name never runs unasked.
+// approvalsUnavailable changes the verdicts on gated calls while the store of approvals does not answer. It returns cause, so that the step is retried,
+// if the calls have to wait. A call that a policy explicitly gates never runs without an approval.
 func (r *modelRun) approvalsUnavailable(ctx context.Context, verdicts []agent.CallVerdict, cause error) error {
 	if !agent.CodeOf(cause).Retryable() || ctx.Err() != nil || errors.Is(cause, errCancelled) {
 		return cause
 	}
+	onUnavailable := cmp.Or(r.ts.OnUnavailable, agent.UnavailableWait)
 	for _, v := range verdicts {
-		if v.Gate == agent.GateApproval && (r.ts.OnUnavailable == "" || r.ts.OnUnavailable == agent.UnavailableWait ||
-			r.ts.OnUnavailable == agent.UnavailableRun && v.Rule != ruleNotSafe) {
+		mustWait := onUnavailable == agent.UnavailableWait || onUnavailable == agent.UnavailableRun && v.Rule != ruleNotSafe
+		if v.Gate == agent.GateApproval && mustWait {
 			return cause
 		}
 	}
@@ -153,11 +155,11 @@ func (r *modelRun) approvalsUnavailable(ctx context.Context, verdicts []agent.Ca
 			continue
 		}
 		v.Gate, v.Rule = agent.GateDenied, "approvals cannot be reached at present: the call was not made"
-		if r.ts.OnUnavailable == agent.UnavailableRun {
+		if onUnavailable == agent.UnavailableRun {
 			v.Gate, v.Rule = agent.GateNone, "approvals cannot be reached: the call runs without one"
 		}
 		r.ts.log(ctx).Warn("approvals cannot be reached", zap.String("tool", v.Name), zap.String("call", string(v.ID)),
-			zap.String("on_unavailable", string(r.ts.OnUnavailable)), zap.Error(cause))
+			zap.String("on_unavailable", string(onUnavailable)), zap.Error(cause))
 	}
 	return nil
 }

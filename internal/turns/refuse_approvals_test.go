@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestRefusedApprovals: a turn that waits for nobody fails with the approval's id and the command, the approval stays open, and the decision
-// stands for the next attempt at the job, in its own session or in that of the first attempt.
+// TestRefusedApprovals: a turn that does not wait for approvals fails with the approval's id and the command to decide it. The approval
+// stays open, and the decision applies to the next attempt at the job, in the same session or in one of its own.
 func TestRefusedApprovals(t *testing.T) {
 	attempt := func(id agent.TurnID, s agent.SessionID, retry int) agent.TurnRequest {
 		return agent.TurnRequest{TurnID: id, SessionID: s, Approvals: agent.ApprovalsRefuse, Context: agent.InvocationContext{
@@ -55,12 +55,12 @@ func TestRefusedApprovals(t *testing.T) {
 			v, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "job-7-r1", Step: 1})
 			require.NoError(t, err)
 			require.Nil(t, v.Failure)
-			require.Equal(t, agent.GateNone, v.Calls[0].Gate, "approved before")
+			require.Equal(t, agent.GateNone, v.Calls[0].Gate, "it was approved before")
 		})
 	}
 }
 
-// TestApprovalList: a tool on the list needs no approval, unless its grant always asks; a tool that is not on it is refused.
+// TestApprovalList: a tool on the list needs no approval, unless its grant always asks. A tool that is not on the list is refused.
 func TestApprovalList(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy   agent.ApprovalPolicy
@@ -89,15 +89,15 @@ func TestApprovalList(t *testing.T) {
 	}
 }
 
-// away is a store whose approvals cannot be reached.
-type away struct{ turns.TurnStore }
+// unreachableApprovals is a store that cannot read decisions.
+type unreachableApprovals struct{ turns.TurnStore }
 
-func (away) Remembered(context.Context, string, agent.SessionID, []agent.RememberKey) ([]agent.Remembered, error) {
-	return nil, agent.Errorf(agent.CodeUnavailable, "", "the store is away")
+func (unreachableApprovals) Remembered(context.Context, string, agent.SessionID, []agent.RememberKey) ([]agent.Remembered, error) {
+	return nil, agent.Errorf(agent.CodeUnavailable, "", "the store is unavailable")
 }
 
-// TestApprovalsUnavailable: while approvals cannot be reached a gated call waits, is refused or runs as on_unavailable says. One that a policy
-// asks for never runs.
+// TestApprovalsUnavailable: while approvals are unavailable, a gated call waits, is refused or runs, as on_unavailable says. A call that a
+// policy explicitly gates never runs.
 func TestApprovalsUnavailable(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode   agent.OnUnavailable
@@ -114,7 +114,7 @@ func TestApprovalsUnavailable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHarness(t, func(c2 *turns.Config) { c2.Store, c2.OnUnavailable = away{c2.Store}, c.mode })
+			h := newHarness(t, func(c2 *turns.Config) { c2.Store, c2.OnUnavailable = unreachableApprovals{c2.Store}, c.mode })
 			if c.always {
 				h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = agent.ApproveAlways })
 			}
@@ -132,7 +132,7 @@ func TestApprovalsUnavailable(t *testing.T) {
 	}
 }
 
-// TestJobErrorOfChild: a child turn that needs an approval fails the job with that reason.
+// TestJobErrorOfChild: a job fails with approval_required if its child turn needs an approval.
 func TestJobErrorOfChild(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", Approvals: "lookup", Context: agent.InvocationContext{Metadata: map[string]any{agent.MetaJobID: "7"}}})

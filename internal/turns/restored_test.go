@@ -11,13 +11,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestRecordIsGone: what a turn asks for whose record is gone, because an older backup was restored, fails once and for all, in plain words: in a
-// process that never saw the turn, and in one that knew it before.
+// TestRecordIsGone: if the record of a turn no longer exists, because an older backup was restored, all its operations fail permanently
+// and with a clear message, in a new process and in one that has the turn in its cache.
 func TestRecordIsGone(t *testing.T) {
 	const id = agent.TurnID("t1")
 	for name, c := range map[string]struct {
 		call      func(ctx context.Context, a *turns.Turns) error
-		neverSeen bool // a process that saw the turn before does without the record, or asks for nothing that is gone
+		neverSeen bool // whether a process that has cached the turn succeeds without the record
 	}{
 		"LoadPlan": {func(ctx context.Context, a *turns.Turns) error {
 			_, err := a.LoadPlan(ctx, turns.TurnInput{TurnID: id})
@@ -66,7 +66,7 @@ func TestRecordIsGone(t *testing.T) {
 			}
 			t.Run(name+map[bool]string{true: ", seen before"}[seen], func(t *testing.T) {
 				h := newHarness(t)
-				h.catalog.change(guide)
+				h.catalog.change(makeAskPlan)
 				if seen {
 					h.begin(agent.TurnRequest{TurnID: id})
 					_, err := h.pool.Exec(t.Context(), "TRUNCATE turns CASCADE")
@@ -81,7 +81,7 @@ func TestRecordIsGone(t *testing.T) {
 	}
 }
 
-// TestRecordIsGoneWhenItBegins: a workflow that is started by the id of a turn, or waits for its session, is refused for good.
+// TestRecordIsGoneWhenItBegins: a workflow that was started by the id of a turn, or waits for its session, is refused permanently.
 func TestRecordIsGoneWhenItBegins(t *testing.T) {
 	for name, in := range map[string]turns.BeginTurnInput{
 		"started by its id":     {WorkflowID: "turn/t1", RunID: "r"},
@@ -95,7 +95,7 @@ func TestRecordIsGoneWhenItBegins(t *testing.T) {
 			require.Equal(t, string(agent.CodeNotFound), out.Refusal.Type)
 			require.Contains(t, out.Refusal.Message, "there is no record of turn")
 			_, err = h.store.Turn(t.Context(), "t1")
-			require.Error(t, err, "it is not begun anew")
+			require.Error(t, err, "the turn does not begin again")
 			require.NotErrorIs(t, err, agent.ErrOutcomeUnknown)
 		})
 	}

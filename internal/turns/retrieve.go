@@ -17,11 +17,11 @@ import (
 
 const (
 	prepareProducer = "prepare"
-	maxQuery        = 1_000 // bytes of a search query
+	maxQueryBytes   = 1_000
 )
 
-// Retrieve prepares a turn: it finds the branch of the message, the question as it would be asked without the conversation, and the passages
-// that answer it. Each step is an event. A stored preparation is returned as it is.
+// Retrieve prepares a turn. As its plan says, it classifies the message, rewrites it as a question that can be understood without the conversation, and
+// searches for passages. It emits events for each step. If the preparation is already stored, Retrieve returns that one.
 func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (verdict agent.PrepareVerdict, err error) {
 	ctx, done := ts.watch(ctx, "Retrieve", in.TurnID, 0)
 	defer func() { done(err) }()
@@ -32,13 +32,13 @@ func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (verdict agent.
 	if err != nil {
 		return agent.PrepareVerdict{}, err
 	}
-	run.quiet = true
+	run.isQuiet = true
 	p := preparation{modelRun: run, answer: agent.Prepared{TurnID: run.turn.TurnID, Tenant: run.turn.Tenant, Passages: []agent.Passage{}}}
 	isStored := func(ctx context.Context) (bool, error) {
 		_, ok, err := ts.storedPreparation(ctx, in.TurnID)
 		return ok, err
 	}
-	p.events, p.watched, err = ts.produce(ctx, run.turn.TurnRef, prepareProducer, isStored)
+	p.events, p.watched, err = ts.startProducer(ctx, run.turn.TurnRef, prepareProducer, isStored)
 	switch {
 	case errors.Is(err, errStored): // by another attempt, meanwhile
 		v, _, err := ts.storedPreparation(ctx, in.TurnID)
@@ -52,29 +52,17 @@ func (ts *Turns) Retrieve(ctx context.Context, in RetrieveInput) (verdict agent.
 	if closeErr := p.events.close(ctx); closeErr != nil && run.runtimeErr == nil {
 		run.runtimeErr = closeErr
 	}
-	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: run.totalUsage(), Requests: run.tries}
+	key := agent.StepKey{TurnID: in.TurnID}
+	v, err := p.verdict(ctx, err)
 	switch {
-	case run.runtimeErr != nil:
-		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
-		return agent.PrepareVerdict{}, run.runtimeErr
-	case errors.Is(err, errCancelled):
-		v.Cancelled = true
-	case errors.Is(err, errOutOfTime):
-		v.OutOfTime = true
-	case err != nil && ctx.Err() != nil:
-		run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
-		return agent.PrepareVerdict{}, context.Cause(ctx)
 	case err != nil:
-		v.Failure = modelFailure(err)
-		if v.RetryInMS, err = run.pause(ctx, err, v.Failure); err != nil {
-			run.chargeAbandoned(ctx, agent.StepKey{TurnID: in.TurnID})
-			return agent.PrepareVerdict{}, err
-		}
-	default:
-		p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
-		return v, ts.Store.SavePrepared(ctx, p.answer)
+		run.chargeAbandoned(ctx, key)
+		return agent.PrepareVerdict{}, err
+	case v.Cancelled, v.OutOfTime, v.Failure != nil:
+		return v, ts.Store.ChargeUsage(ctx, key, run.turn.Tenant, run.ledger)
 	}
-	return v, ts.Store.ChargeUsage(ctx, agent.StepKey{TurnID: in.TurnID}, run.turn.Tenant, run.ledger)
+	p.answer.Fence, p.answer.Calls, p.answer.Usage = p.events.fence, run.ledger, v.Usage
+	return v, ts.Store.SavePrepared(ctx, p.answer)
 }
 
 // storedPreparation returns the stored preparation of a turn; ok is false if there is none.
@@ -83,20 +71,20 @@ func (ts *Turns) storedPreparation(ctx context.Context, id agent.TurnID) (v agen
 	return agent.PrepareVerdict{Branch: found.Branch, Passages: len(found.Passages), Usage: found.Usage}, ok, err
 }
 
-// preparation is the work of one Retrieve.
+// preparation is the state of one call of Retrieve.
 type preparation struct {
 	*modelRun
 
 	inv     agent.Invocation
 	events  *producer
-	watched context.Context // of the events' epoch: it ends when the turn is cancelled
+	watched context.Context // the context of the producer, which ends when the turn is cancelled
 	answer  agent.Prepared
 }
 
-// run takes the steps in the plan's order. The BeforeModel hooks of the turn's middleware see the conversation once, before the first step.
+// run takes the steps in the order of the plan. The BeforeModel hooks of the middleware run once, before the first step.
 func (p *preparation) run(ctx context.Context) error {
-	ctx, free := p.limitTime(ctx)
-	defer free()
+	ctx, cancel := p.limitTime(ctx)
+	defer cancel()
 	stop := p.stop
 	defer context.AfterFunc(p.watched, func() { stop(context.Cause(p.watched)) })()
 	p.inv = p.invocation()
@@ -105,34 +93,54 @@ func (p *preparation) run(ctx context.Context) error {
 			return p.hookError(err)
 		}
 	}
-	p.answer.Query = clip.Bytes(strings.TrimSpace(question(p.request.Messages)), maxQuery)
-	search := true
-	var wanted []*agent.PlanStep
+	p.answer.Query = clip.Bytes(strings.TrimSpace(lastUserText(p.request.Messages)), maxQueryBytes)
+	mustSearch := true
+	var searches []*agent.PlanStep
 	for i := range p.plan.Prepare {
 		s := &p.plan.Prepare[i]
 		var err error
 		switch s.Kind {
 		case agent.PrepareClassify:
-			search, err = p.classify(ctx, s)
+			mustSearch, err = p.classify(ctx, s)
 		case agent.PrepareReformulate:
-			if search {
+			if mustSearch {
 				err = p.reformulate(ctx, s)
 			}
 		case agent.PrepareRetrieve:
-			wanted = append(wanted, s)
+			searches = append(searches, s)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if !search || len(wanted) == 0 || p.answer.Query == "" {
+	if !mustSearch || len(searches) == 0 || p.answer.Query == "" {
 		return nil
 	}
-	return p.search(ctx, wanted)
+	return p.search(ctx, searches)
 }
 
-// question returns the last text of the user.
-func question(messages []agent.Message) string {
+// verdict returns the verdict on a preparation that has ended with err, or an error if the preparation has to be repeated at once.
+func (p *preparation) verdict(ctx context.Context, err error) (agent.PrepareVerdict, error) {
+	v := agent.PrepareVerdict{Branch: p.answer.Branch, Passages: len(p.answer.Passages), Usage: p.totalUsage(), Requests: p.tries}
+	switch {
+	case p.runtimeErr != nil:
+		return v, p.runtimeErr
+	case errors.Is(err, errCancelled):
+		v.Cancelled = true
+	case errors.Is(err, errOutOfTime):
+		v.OutOfTime = true
+	case err != nil && ctx.Err() != nil:
+		return v, context.Cause(ctx)
+	case err != nil:
+		v.Failure = modelFailure(err)
+		v.RetryInMS, err = p.pause(ctx, err, v.Failure)
+		return v, err
+	}
+	return v, nil
+}
+
+// lastUserText returns the text of the user's last message that has one.
+func lastUserText(messages []agent.Message) string {
 	for _, m := range slices.Backward(messages) {
 		if text := agent.Normalize(m.Blocks); text != "" && m.Role == agent.RoleUser {
 			return text
@@ -141,21 +149,22 @@ func question(messages []agent.Message) string {
 	return ""
 }
 
-// classify asks the model for the branch. An answer that names none means the first branch.
-func (p *preparation) classify(ctx context.Context, s *agent.PlanStep) (search bool, err error) {
+// classify asks the model for the branch of the message, and reports whether that branch needs a search. It takes the first branch if the answer names
+// none.
+func (p *preparation) classify(ctx context.Context, s *agent.PlanStep) (mustSearch bool, err error) {
 	if len(s.Branches) == 0 {
 		return true, nil
 	}
 	done := p.step(s.Kind, map[string]string{"question": p.answer.Query})
-	word, err := p.ask(ctx, s.Prompt)
+	answer, err := p.askShortAnswer(ctx, s.Prompt)
 	if err != nil {
 		done(nil, err)
 		return false, err
 	}
-	branch, at := &s.Branches[0], -1
+	branch, first := &s.Branches[0], -1 // the branch that the answer names first
 	for i := range s.Branches {
-		if found := strings.Index(strings.ToLower(word), s.Branches[i].Name); found >= 0 && (at < 0 || found < at) {
-			branch, at = &s.Branches[i], found
+		if offset := strings.Index(strings.ToLower(answer), s.Branches[i].Name); offset >= 0 && (first < 0 || offset < first) {
+			branch, first = &s.Branches[i], offset
 		}
 	}
 	p.answer.Branch = branch.Name
@@ -163,35 +172,33 @@ func (p *preparation) classify(ctx context.Context, s *agent.PlanStep) (search b
 	return branch.Retrieve, nil
 }
 
-// reformulate asks the model for the question as it would be asked without the conversation.
+// reformulate asks the model for a question that can be understood without the conversation.
 func (p *preparation) reformulate(ctx context.Context, s *agent.PlanStep) error {
 	done := p.step(s.Kind, map[string]string{"question": p.answer.Query})
-	words, err := p.ask(ctx, s.Prompt)
+	query, err := p.askShortAnswer(ctx, s.Prompt)
 	if err != nil {
 		done(nil, err)
 		return err
 	}
-	if words = clip.Bytes(strings.TrimSpace(words), maxQuery); words != "" {
-		p.answer.Query = words
+	if query = clip.Bytes(strings.TrimSpace(query), maxQueryBytes); query != "" {
+		p.answer.Query = query
 	}
 	done(map[string]string{"query": p.answer.Query}, nil)
 	return nil
 }
 
-// ask makes one request for a short answer through the turn's middleware.
-func (p *preparation) ask(ctx context.Context, prompt string) (string, error) {
-	req, zero := p.request, 0.0
-	req.System, req.Temperature, req.Cache = prompt, &zero, nil
+// askShortAnswer asks the model the last question with another system prompt, through the turn's middleware.
+func (p *preparation) askShortAnswer(ctx context.Context, prompt string) (string, error) {
+	req := p.request
+	req.System, req.Temperature, req.Cache = prompt, new(0.0), nil
 	reply, err := p.callWrapped(ctx, p.inv, req)
-	for i := range p.usages {
-		_ = p.events.emit(p.watched, p.usages[i]) // as below
-	}
+	_ = p.events.emit(p.watched, p.usages...) // an error also ends p.watched
 	p.usages = nil
 	return agent.Normalize(reply.Blocks), err
 }
 
-// search asks all collections in parallel and interleaves their passages, the best first. If one collection fails, the turn fails: an answer from
-// half the knowledge would look complete.
+// search searches all collections in parallel and interleaves their passages, best first. If one collection fails, the turn fails, because an answer
+// from the others would look complete.
 func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error {
 	names := make([]string, len(steps))
 	lists := make([][]agent.Passage, len(steps))
@@ -220,15 +227,15 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 		}
 		return err
 	}
-	for rank, more := 0, true; more; rank++ {
-		more = false
+	for rank, hasMore := 0, true; hasMore; rank++ {
+		hasMore = false
 		for _, list := range lists {
 			if rank < len(list) {
-				p.answer.Passages, more = append(p.answer.Passages, list[rank]), true
+				p.answer.Passages, hasMore = append(p.answer.Passages, list[rank]), true
 			}
 		}
 	}
-	if err := p.filter(ctx); err != nil {
+	if err := p.filterPassages(ctx); err != nil {
 		done(nil, err)
 		return err
 	}
@@ -236,14 +243,14 @@ func (p *preparation) search(ctx context.Context, steps []*agent.PlanStep) error
 	return nil
 }
 
-// filter passes the passages through the middleware as the result of a tool, so that they are filtered as tool results are.
-func (p *preparation) filter(ctx context.Context) error {
-	found, err := json.Marshal(p.answer.Passages)
+// filterPassages passes the passages through the middleware as the result of a tool, so that they are filtered like tool results.
+func (p *preparation) filterPassages(ctx context.Context) error {
+	passages, err := json.Marshal(p.answer.Passages)
 	if err != nil {
 		return fmt.Errorf("encode passages: %w", err)
 	}
 	var call agent.ToolFunc = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
-		return agent.ToolResult{Output: found}, nil
+		return agent.ToolResult{Output: passages}, nil
 	}
 	for _, m := range slices.Backward(p.chain) {
 		call = m.WrapTool(call)
@@ -266,7 +273,7 @@ func (p *preparation) filter(ctx context.Context) error {
 	return nil
 }
 
-// source is a passage in an event: its origin without its text.
+// source is a passage in an event, without its text.
 type source struct {
 	Number     int     `json:"number"`
 	DocumentID string  `json:"document_id"`
@@ -284,18 +291,18 @@ func sources(passages []agent.Passage) map[string][]source {
 	return map[string][]source{"passages": out}
 }
 
-// step emits the start of a step of the preparation. The function that it returns emits the end.
+// step emits the event for the start of a step. The caller must call done, which emits the event for its end.
 func (p *preparation) step(kind string, input any) (done func(output any, err error)) {
 	e := agent.Event{ToolCallID: agent.CallID(prepareProducer + "/" + kind), ToolName: kind, SourceNodeName: prepareProducer}
 	start := e
 	start.Type = agent.EventToolStart
-	start.Input, _ = json.Marshal(input) // strings
-	_ = p.events.emit(p.watched, start)  // the epoch's context says what an error would
+	start.Input, _ = json.Marshal(input) // input has only strings
+	_ = p.events.emit(p.watched, start)  // an error also ends p.watched
 	return func(output any, err error) {
 		if e.Type = agent.EventToolEnd; err != nil {
 			e.Failed, output = true, map[string]*agent.Failure{"error": modelFailure(err)}
 		}
-		e.Output, _ = json.Marshal(output) // as above
+		e.Output, _ = json.Marshal(output) // so has output
 		_ = p.events.emit(p.watched, e)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// guide is an ask agent with all three steps.
-func guide(p *agent.Plan) {
+// makeAskPlan changes a plan so that it classifies, reformulates and retrieves.
+func makeAskPlan(p *agent.Plan) {
 	p.Prepare = []agent.PlanStep{
 		{Kind: agent.PrepareClassify, Prompt: "Classify.", Branches: []agent.PlanBranch{
 			{Name: agent.BranchRetrieval, System: "Answer from the context.", Retrieve: true},
@@ -28,7 +28,7 @@ func guide(p *agent.Plan) {
 func asking(t *testing.T, change ...func(*turns.Config)) *harness {
 	t.Helper()
 	h := newHarness(t, change...)
-	h.catalog.change(guide)
+	h.catalog.change(makeAskPlan)
 	h.library.passages = []agent.Passage{{ID: "1", DocumentID: "d", Title: "Rules", Source: "http://x/rules", Text: "Be kind."}}
 	out, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "and what do they say?"}, turns.BeginTurnInput{RunID: "r"})
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func asking(t *testing.T, change ...func(*turns.Config)) *harness {
 	return h
 }
 
-// steps are the preparation's events: begun and ended, by name.
+// steps returns the names of the preparation steps in events, each with whether it begins or ends.
 func steps(events []agent.Event) (out []string) {
 	for i := range events {
 		switch e := &events[i]; e.Type {
@@ -60,14 +60,14 @@ func TestRetrieve(t *testing.T) {
 		require.Equal(t, 2, v.Passages)
 		require.Equal(t, int64(200), v.Usage.InputTokens)
 	}
-	require.Len(t, h.model.seen, 2, "what is prepared is not prepared again")
+	require.Len(t, h.model.seen, 2, "a stored preparation is not repeated")
 	require.Equal(t, []string{"Classify.", "Reformulate."}, []string{h.model.seen[0].System, h.model.seen[1].System})
 	require.Empty(t, h.model.seen[0].Tools)
 	require.Len(t, h.library.asked, 2)
 	for _, q := range h.library.asked {
 		require.Equal(t, "what do the rules say?", q.Text)
 	}
-	require.Empty(t, shown(h.events("t1")), "nothing of it is the answer")
+	require.Empty(t, shown(h.events("t1")), "the preparation is not part of the answer")
 	require.Equal(t, []string{
 		"classify", `classify {"branch":"retrieval"}`, "reformulate", `reformulate {"query":"what do the rules say?"}`, "retrieve",
 	}, steps(h.events("t1"))[:5])
@@ -75,19 +75,19 @@ func TestRetrieve(t *testing.T) {
 	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(t, err)
 	system := h.model.seen[2].SystemPrompt()
-	require.Equal(t, "Answer from the context.", h.model.seen[2].System, "what was found is not part of what the provider keeps")
+	require.Equal(t, "Answer from the context.", h.model.seen[2].System, "the passages are not part of the cached prompt")
 	require.Contains(t, system, "Answer from the context.")
 	require.Contains(t, system, "Be kind.")
 	require.NotContains(t, system, "You are an analyst.")
 	models, _, err := h.store.Steps(t.Context(), "t1")
 	require.NoError(t, err)
-	notes := models[0].Blocks[0].Annotations
-	require.Len(t, notes, 1, "what stands in code is no citation")
-	require.Equal(t, "http://x/rules", notes[0].URL)
+	observerNotes := models[0].Blocks[0].Annotations
+	require.Len(t, observerNotes, 1, "a reference in code is not a citation")
+	require.Equal(t, "http://x/rules", observerNotes[0].URL)
 	events := h.events("t1")
 	last := events[len(events)-1]
 	require.Equal(t, agent.EventContent, last.Type)
-	require.Equal(t, notes, last.ContentBlocks[0].Annotations)
+	require.Equal(t, observerNotes, last.ContentBlocks[0].Annotations)
 }
 
 func TestRetrieveBranches(t *testing.T) {
@@ -134,7 +134,7 @@ func TestRetrieveFails(t *testing.T) {
 		h.library.err = agent.Errorf(agent.CodeUnavailable, "", "away")
 		h.model.script(says("retrieval"), says("q"))
 		_, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-		require.ErrorContains(t, err, "away", "Temporal tries again")
+		require.ErrorContains(t, err, "away", "Temporal has to retry")
 	})
 	t.Run("the collection is gone", func(t *testing.T) {
 		h := asking(t)
@@ -172,7 +172,7 @@ func TestRetrieveFails(t *testing.T) {
 
 func TestHooksSeeTheQuestionFirst(t *testing.T) {
 	h := newHarness(t)
-	h.catalog.change(guide)
+	h.catalog.change(makeAskPlan)
 	h.catalog.change(func(p *agent.Plan) {
 		p.Middleware = append(p.Middleware, agent.PlanMiddleware{Name: "pii", Options: json.RawMessage(`{"pii_type":"email"}`)})
 	})
@@ -186,14 +186,14 @@ func TestHooksSeeTheQuestionFirst(t *testing.T) {
 	}
 }
 
-func fails(err error) play {
+func fails(err error) modelStep {
 	return func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{}, err
 	}
 }
 
-// TestPreparationWaitsForTheProvider: a preparation whose provider is away is done again later, as a model call is, and the viewers are told. One that
-// has waited for as long as it may fails.
+// TestPreparationWaitsForTheProvider: a preparation whose provider is unavailable is repeated later, like a model call, and viewers are
+// told. It fails after the turn has waited for as long as it may.
 func TestPreparationWaitsForTheProvider(t *testing.T) {
 	h := asking(t, func(c *turns.Config) { c.ProviderWait = time.Minute })
 	away := func(context.Context, agent.ModelRequest, func(agent.Delta) error) (agent.ModelReply, error) {
@@ -204,14 +204,14 @@ func TestPreparationWaitsForTheProvider(t *testing.T) {
 	}
 	for _, c := range []struct {
 		in      turns.RetrieveInput
-		script  []play
+		script  []modelStep
 		retryIn int64
 		reason  string
 	}{
-		{turns.RetrieveInput{TurnID: "t1"}, []play{says("retrieval"), away, away}, 5_000, "next try in 5s"},
-		{turns.RetrieveInput{TurnID: "t1", PausedMS: 20_000}, []play{away, away}, 20_000, "next try in 20s"},
-		{turns.RetrieveInput{TurnID: "t1", PausedMS: 50_000}, []play{away, away}, 0, "next try in 20s"},
-		{turns.RetrieveInput{TurnID: "t1"}, []play{refused}, 0, "next try in 20s"},
+		{turns.RetrieveInput{TurnID: "t1"}, []modelStep{says("retrieval"), away, away}, 5_000, "next try in 5s"},
+		{turns.RetrieveInput{TurnID: "t1", PausedMS: 20_000}, []modelStep{away, away}, 20_000, "next try in 20s"},
+		{turns.RetrieveInput{TurnID: "t1", PausedMS: 50_000}, []modelStep{away, away}, 0, "next try in 20s"},
+		{turns.RetrieveInput{TurnID: "t1"}, []modelStep{refused}, 0, "next try in 20s"},
 	} {
 		h.model.script(c.script...)
 		v, err := h.Retrieve(t.Context(), c.in)

@@ -14,14 +14,14 @@ type TurnInput struct {
 	TurnID agent.TurnID `json:"turn_id"`
 }
 
-// RouteTurnResult is the recorded route of a turn: its agent and the reason. The list of rules is in the event "route".
+// RouteTurnResult is the recorded route of a turn: its agent, and why it has that agent. The event "route" lists all rules that were tried.
 type RouteTurnResult struct {
 	Agent  string            `json:"agent"`
 	Reason agent.RouteReason `json:"reason,omitempty"`
 	Rule   string            `json:"rule,omitempty"` // table#rule, if Reason is "rule"
 }
 
-// RouteTurn returns the route that the turn was recorded with, so that histories show it.
+// RouteTurn returns the recorded route of a turn, so that the workflow's history shows it.
 func (ts *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, error) {
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
@@ -38,13 +38,13 @@ func (ts *Turns) RouteTurn(ctx context.Context, in TurnInput) (RouteTurnResult, 
 type LoadPlanResult struct {
 	Limits    agent.Limits `json:"limits,omitzero"`
 	Rules     agent.Rules  `json:"rules,omitzero"`
-	ModelName string       `json:"model_name,omitempty"` // the provider's name of the model that is asked first
-	Prepare   bool         `json:"prepare,omitempty"`    // the turn prepares before its first model call
-	// LocalCalls: model calls run as local activities, because the recent calls of the model were short.
+	ModelName string       `json:"model_name,omitempty"` // the provider's name of the turn's model
+	Prepare   bool         `json:"prepare,omitempty"`    // whether the turn runs Retrieve before its first model call
+	// LocalCalls is set if model calls run as local activities, because they are short or because of the configuration.
 	LocalCalls bool `json:"local_calls,omitempty"`
 }
 
-// LoadPlan builds the plan that the turn was recorded with, ready to run in this process.
+// LoadPlan builds the recorded plan of a turn in this process, and returns what the core needs of it.
 func (ts *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, error) {
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
@@ -54,20 +54,20 @@ func (ts *Turns) LoadPlan(ctx context.Context, in TurnInput) (LoadPlanResult, er
 }
 
 func (ts *Turns) loadPlan(ctx context.Context, turn *facts) (LoadPlanResult, error) {
-	made, err := ts.executor(ctx, turn.PlanHash)
+	exec, err := ts.executor(ctx, turn.PlanHash)
 	if err != nil {
 		return LoadPlanResult{}, err
 	}
 	out := LoadPlanResult{
-		Limits: made.plan.Limits.Lower(&turn.limits), Prepare: len(made.plan.Prepare) > 0, ModelName: modelName(&made.plan, turn.model),
+		Limits: exec.plan.Limits.Lower(&turn.limits), Prepare: len(exec.plan.Prepare) > 0, ModelName: modelName(&exec.plan, turn.model),
 	}
 	out.LocalCalls = ts.runsLocally(out.ModelName)
-	out.Limits.Tools = nil // the plan and the record have them: history need not
-	out.Rules, err = ts.rules(ctx, made, turn)
+	out.Limits.Tools = nil // the core does not need them
+	out.Rules, err = ts.rules(ctx, exec, turn)
 	return out, err
 }
 
-// ruleName names the rule that chose the agent as table#rule, "" if no rule did.
+// ruleName returns the name of the rule that chose the agent, as table#rule, or "" if no rule did.
 func ruleName(d *agent.RouteDecision) string {
 	if d == nil || d.Reason != agent.RouteRuled {
 		return ""
@@ -91,10 +91,10 @@ func routeSummary(turn *facts) string {
 	}
 }
 
-// rules are what the core has to know of a plan besides its limits. Only a limit of a whole session costs a query.
-func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.Rules, error) {
+// rules returns what the core has to know of a plan besides its limits. It reads the store only if a limit applies to the whole session.
+func (ts *Turns) rules(ctx context.Context, exec *executor, turn *facts) (agent.Rules, error) {
 	var rules agent.Rules
-	for _, m := range made.chain {
+	for _, m := range exec.chain {
 		if ruler, ok := m.(agent.Ruler); ok {
 			ruler.Rule(&rules)
 		}
@@ -102,19 +102,19 @@ func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.
 	if len(turn.schema) > 0 {
 		rules.StructuredTries = structuredTries
 	}
-	spans := func(l agent.CallLimit) bool { return l.Thread > 0 }
-	if !slices.ContainsFunc(rules.ModelCalls, spans) && !slices.ContainsFunc(rules.ToolCalls, spans) {
+	isForSession := func(l agent.CallLimit) bool { return l.Thread > 0 }
+	if !slices.ContainsFunc(rules.ModelCalls, isForSession) && !slices.ContainsFunc(rules.ToolCalls, isForSession) {
 		return rules, nil
 	}
-	before, err := ts.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
+	counts, err := ts.Store.CallCounts(ctx, turn.Tenant, turn.SessionID)
 	if err != nil {
 		return rules, fmt.Errorf("count the session's calls: %w", err)
 	}
 	for i := range rules.ModelCalls {
-		rules.ModelCalls[i].Before = before.Model
+		rules.ModelCalls[i].Before = counts.Model
 	}
 	for i := range rules.ToolCalls {
-		for _, t := range before.Tools {
+		for _, t := range counts.Tools {
 			if l := &rules.ToolCalls[i]; l.Tool == "" || l.Tool == t.Tool {
 				l.Before += t.Calls
 			}
@@ -123,7 +123,7 @@ func (ts *Turns) rules(ctx context.Context, made *executor, turn *facts) (agent.
 	return rules, nil
 }
 
-// modelName is the provider's name of the model that a turn will ask first.
+// modelName returns the provider's name of the model of a profile, or the profile if the plan does not have it.
 func modelName(p *agent.Plan, profile string) string {
 	m, err := p.Model(profile)
 	if err != nil {

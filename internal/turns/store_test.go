@@ -8,12 +8,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// spyStore is a store that records its calls, and returns the datasets of a test.
+// spyStore is a store that records its calls and returns the datasets of a test.
 type spyStore struct {
 	*postgres.Store
 
 	mu       sync.Mutex
-	datasets map[agent.SessionID][]agent.SessionDataset // returned by Datasets; for other sessions the store is asked
+	datasets map[agent.SessionID][]agent.SessionDataset // returned by Datasets; other sessions use the store
 	tools    map[agent.StepKey]agent.ToolStep           // saved by SaveToolStep
 	calls    struct{ datasets, turns, begins int }
 	before   []agent.TurnID // arguments of Datasets

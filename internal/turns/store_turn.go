@@ -16,16 +16,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// StoreTurn ends a turn: result, transcript, session release and terminal event in one transaction. Then it wakes the next turn. Idempotent: the
-// first call decides the result, and every call returns it.
+// StoreTurn ends a turn: one transaction stores its result and transcript, passes on the session and writes the terminal event. Then StoreTurn wakes the
+// next turn. It is idempotent: the first call decides the result, and every call returns it.
 func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnResult, error) {
 	ctx, done := ts.watch(ctx, "StoreTurn", in.TurnID, 0)
-	whole, err := ts.Finish(ctx, in)
+	stored, err := ts.Finish(ctx, in)
 	done(err)
 	if err != nil {
 		return StoreTurnResult{}, err
 	}
-	out := capOutput(&whole, ts.HistoryOutputBytes)
+	out := capOutput(&stored, ts.HistoryOutputBytes)
 	if isEndedOtherwise(out, &in) {
 		return StoreTurnResult{Final: out}, nil
 	}
@@ -39,14 +39,14 @@ func (ts *Turns) StoreTurn(ctx context.Context, in StoreTurnInput) (StoreTurnRes
 	return r, nil
 }
 
-// isEndedOtherwise reports whether the stored output differs from what the workflow would compose: somebody else ended the turn first, or an
-// earlier attempt of StoreTurn did, in a workflow task that was lost.
+// isEndedOtherwise reports whether the stored output differs from the one that the workflow would compose. That is so if something else ended the turn
+// first, or an earlier attempt of StoreTurn did in a workflow task that was lost.
 func isEndedOtherwise(out *agent.AgentStepOutput, in *StoreTurnInput) bool {
 	return out.Status != in.Status || out.StopReason != in.Stop || out.Usage != in.Usage || out.Model != in.Model ||
 		out.ExecutionTimeMS != in.ElapsedMS || !reflect.DeepEqual(out.Error, in.Failure)
 }
 
-// Finish is StoreTurn with the output as the API gives it.
+// Finish is [Turns.StoreTurn] that returns the whole output, as the API does.
 func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStepOutput, error) {
 	turn, err := ts.turn(ctx, in.TurnID)
 	if err != nil {
@@ -77,14 +77,14 @@ func (ts *Turns) Finish(ctx context.Context, in StoreTurnInput) (agent.AgentStep
 		}
 	}
 	if done.Next != "" {
-		if err := ts.Runs.Ready(ctx, done.NextWorkflow); err != nil { // it asks again by itself
+		if err := ts.Runs.Ready(ctx, done.NextWorkflow); err != nil { // the next turn also checks by itself
 			ts.log(ctx).Info("waking the next turn", zap.String("turn", string(done.Next)), zap.Error(err))
 		}
 	}
 	return done.Output, nil
 }
 
-// finishRecord composes the record of a turn that ends out of its steps. It puts a large result into the blob store.
+// finishRecord returns the record that ends a turn, made from its steps. It puts a large result into the blob store.
 func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInput) (agent.FinishRecord, error) {
 	models, tools, err := ts.Store.Steps(ctx, in.TurnID)
 	if err != nil {
@@ -117,7 +117,7 @@ func (ts *Turns) finishRecord(ctx context.Context, turn *facts, in StoreTurnInpu
 	return record, nil
 }
 
-// storeFinish stores the end of a turn and shows its last events.
+// storeFinish stores the end of a turn and shows its last events to followers.
 func (ts *Turns) storeFinish(ctx context.Context, record *agent.FinishRecord) (done agent.Finished, err error) {
 	record.Stream, err = ts.Log.Hold(ctx, string(record.TurnID))
 	if err != nil {
@@ -134,7 +134,7 @@ func (ts *Turns) storeFinish(ctx context.Context, record *agent.FinishRecord) (d
 // notifyEnded tells the observer that a turn has ended.
 func (ts *Turns) notifyEnded(ctx context.Context, t *facts, out *agent.AgentStepOutput) {
 	ts.Observer.Ended(ctx, agent.TurnEnded{
-		Turn: t.seen, Output: out, Ended: time.Now(),
+		Turn: t.observed, Output: out, Ended: time.Now(),
 		Record: func(ctx context.Context) (agent.TurnRecord, error) {
 			stored, err := ts.Store.Turn(ctx, t.TurnID)
 			return stored.Record, err
@@ -142,7 +142,7 @@ func (ts *Turns) notifyEnded(ctx context.Context, t *facts, out *agent.AgentStep
 	})
 }
 
-// storeClosingWords streams and stores the last words of a turn as the model's reply, once.
+// storeClosingWords streams and stores the closing answer of a turn as its last model reply, unless it is stored.
 func (ts *Turns) storeClosingWords(ctx context.Context, t *facts, in StoreTurnInput) error {
 	key := agent.StepKey{TurnID: t.TurnID, Step: in.Step}
 	isStored := ts.replyStored(key)
@@ -151,7 +151,7 @@ func (ts *Turns) storeClosingWords(ctx context.Context, t *facts, in StoreTurnIn
 	}
 	producer := fmt.Sprintf("%s/%d", answerProducer, in.Step)
 	fence, err := ts.appendAlone(ctx, t.TurnRef, producer, isStored, agent.Event{Type: agent.EventToken, Text: in.Closing})
-	if errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, errStored) { // somebody else has ended the turn, or is about to
+	if errors.Is(err, agent.ErrStreamClosed) || errors.Is(err, errStored) { // another process has ended the turn, or is about to
 		return nil
 	}
 	if err != nil {
@@ -163,26 +163,26 @@ func (ts *Turns) storeClosingWords(ctx context.Context, t *facts, in StoreTurnIn
 	})
 }
 
-// Terminate ends a turn whose workflow is gone without a word. One that was never recorded has only a stream to end.
+// Terminate ends a turn as failed, because its workflow has ended without storing a result. If the turn was never recorded, it only ends the stream.
 func (ts *Turns) Terminate(ctx context.Context, id agent.TurnID) error {
-	gone := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
+	failure := &agent.Failure{Type: string(agent.StopTerminated), Message: "the turn ended without a result: whoever ran it is gone", Retryable: true}
 	_, err := ts.Store.Turn(ctx, id)
 	if agent.CodeOf(err) == agent.CodeNotFound {
-		out := failedToBegin(id, agent.StopTerminated, gone)
+		out := failedToBegin(id, agent.StopTerminated, failure)
 		return ts.Log.Close(ctx, string(id), terminalEvents(&out))
 	}
 	if err != nil {
 		return err
 	}
-	in := StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: gone}
-	if in.Usage, in.Model, err = ts.Store.BilledUsage(ctx, id); err != nil { // its workflow took the sums with it
+	in := StoreTurnInput{TurnID: id, Status: agent.TurnFailed, Stop: agent.StopTerminated, Failure: failure}
+	if in.Usage, in.Model, err = ts.Store.BilledUsage(ctx, id); err != nil { // only the workflow had the totals
 		return fmt.Errorf("add up what turn %s was billed: %w", id, err)
 	}
 	_, err = ts.Finish(ctx, in)
 	return err
 }
 
-// failedToBegin is the result of a turn that the store knows nothing of.
+// failedToBegin returns the output of a turn that was never recorded.
 func failedToBegin(id agent.TurnID, stop agent.StopReason, f *agent.Failure) agent.AgentStepOutput {
 	return agent.AgentStepOutput{
 		TurnID: id, Status: agent.TurnFailed, StopReason: stop, Error: f, StreamID: string(id), Blocks: []agent.Block{},
@@ -190,7 +190,7 @@ func failedToBegin(id agent.TurnID, stop agent.StopReason, f *agent.Failure) age
 	}
 }
 
-// composeOutput makes the result out of the steps: the words of the last reply, the data of the last tool that had some.
+// composeOutput returns the output of a turn, made from its steps: the text of the last reply, and the preview of the last tool call that has one.
 func composeOutput(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tools []agent.ToolStep) agent.AgentStepOutput {
 	out := agent.AgentStepOutput{
 		TurnID: t.TurnID, SessionID: t.SessionID, Agent: t.Agent, AgentInstanceID: t.InstanceID, Status: in.Status,
@@ -220,7 +220,7 @@ func composeOutput(t *TurnRef, in StoreTurnInput, models []agent.ModelStep, tool
 	return out
 }
 
-// sortByCall sorts the tool steps in the order in which the model asked for them.
+// sortByCall sorts tool steps into the order in which the model made the calls.
 func sortByCall(models []agent.ModelStep, tools []agent.ToolStep) {
 	position := map[agent.StepKey]int{}
 	for i := range models {
@@ -235,7 +235,7 @@ func sortByCall(models []agent.ModelStep, tools []agent.ToolStep) {
 	})
 }
 
-// addSteps adds the inputs and outputs of the tool calls if the plan says so. A turn whose plan is gone ends without them.
+// addSteps adds the inputs and outputs of the tool calls to an output if the plan has ReturnSteps. It adds nothing if the plan no longer exists.
 func (ts *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepOutput, tools []agent.ToolStep) error {
 	if len(tools) == 0 {
 		return nil
@@ -260,7 +260,7 @@ func (ts *Turns) addSteps(ctx context.Context, t *TurnRef, out *agent.AgentStepO
 	return nil
 }
 
-// terminalEvents returns the last events of a stream: the error, if there is one, and the terminal status.
+// terminalEvents returns the last events of a turn's stream: the error, if there is one, and the terminal status.
 func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 	var events []agent.Event
 	meta := agent.EventMeta{TurnID: out.TurnID, AgentInstanceID: out.AgentInstanceID, Producer: "turn"}
@@ -275,7 +275,8 @@ func terminalEvents(out *agent.AgentStepOutput) []agent.Event {
 // null is the JSON of an absent document.
 const null = "null"
 
-// capOutput bounds an output to n bytes of text. Blocks that would exceed it are left out. ResultRef leads to the whole.
+// capOutput returns a copy of an output in which each part has at most n bytes. Blocks that are larger together are left out. ResultRef refers to the
+// complete output.
 func capOutput(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	if out == nil {
 		return nil
@@ -302,7 +303,8 @@ func capOutput(out *agent.AgentStepOutput, n int) *agent.AgentStepOutput {
 	return &c
 }
 
-// capSteps keeps inputs and outputs of tool calls, in order, up to n bytes together. A call whose input and output do not fit is marked.
+// capSteps returns copies of tool calls whose inputs and outputs have at most n bytes together. A call whose input and output do not fit loses both and
+// is marked as truncated.
 func capSteps(calls []agent.ToolCallNote, n int) []agent.ToolCallNote {
 	calls = slices.Clone(calls)
 	for i := range calls {

@@ -10,14 +10,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// structuredTool is the tool for structured answers of models that cannot enforce a schema (LangChain v1's ToolStrategy).
+// structuredTool is the name of the tool for structured answers of models that cannot enforce a schema (LangChain v1's ToolStrategy).
 const structuredTool = "structured_response"
 
-// structuredTries is the number of replies that may miss the output schema before the turn fails.
+// structuredTries is the number of replies that may violate the output schema before the turn fails.
 const structuredTries = 2
 
-// addAnswerTool adds a tool for the structured answer to a request, if it has an output schema that the model cannot enforce itself. It returns
-// the tool's name, or "".
+// addAnswerTool adds a tool for the structured answer to a request, if the request has an output schema that the model cannot enforce. It returns the
+// name of the tool, or "" if it has added none.
 func addAnswerTool(req *agent.ModelRequest, m agent.Model) string {
 	if len(req.OutputSchema) == 0 {
 		return ""
@@ -37,8 +37,8 @@ func addAnswerTool(req *agent.ModelRequest, m agent.Model) string {
 	return name
 }
 
-// requestReply makes a request, with an answer tool if the model needs one. Text beside the call of that tool is held back until the reply is
-// complete: it is shown only if there is no answer.
+// requestReply makes a request, with an answer tool if the model needs one. It then holds the text back until the reply is complete, because the text is
+// shown only if the model has not called the answer tool.
 func requestReply(ctx context.Context, m agent.Model, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 	tool := addAnswerTool(&req, m)
 	if tool == "" {
@@ -65,15 +65,12 @@ func requestReply(ctx context.Context, m agent.Model, req agent.ModelRequest, em
 	return reply, err
 }
 
-// unwrapAnswer replaces the call of the answer tool by its arguments as text, and returns that text. If the reply calls other tools too, the
-// answer came too early and is dropped.
+// unwrapAnswer replaces the call of the answer tool by its arguments as text, and returns that text. If the reply also calls other tools, the answer is
+// premature and unwrapAnswer only removes it.
 func unwrapAnswer(reply *agent.ModelReply, tool string) string {
-	if tool == "" {
-		return ""
-	}
 	var text string
 	var kept []agent.Block
-	early := false
+	isPremature := false
 	for i := range reply.Blocks {
 		b := &reply.Blocks[i]
 		switch {
@@ -83,15 +80,15 @@ func unwrapAnswer(reply *agent.ModelReply, tool string) string {
 			}
 			continue
 		case b.Type == agent.BlockToolCall, b.Type == agent.BlockInvalidToolCall:
-			early = true
+			isPremature = true
 		}
 		kept = append(kept, *b)
 	}
-	if text == "" || early {
+	if text == "" || isPremature {
 		reply.Blocks = kept
 		return ""
 	}
-	// Text beside the answer is no part of it.
+	// Other text of the reply is not part of the answer.
 	kept = slices.DeleteFunc(kept, func(b agent.Block) bool { return b.Type == agent.BlockText })
 	kept = append(kept, agent.Text(text))
 	reply.Blocks = kept
@@ -101,7 +98,7 @@ func unwrapAnswer(reply *agent.ModelReply, tool string) string {
 	return text
 }
 
-// checkStructure checks a final reply against the turn's schema. A reply that misses it gets feedback for the model.
+// checkStructure checks a final reply against the turn's schema. If the reply violates the schema, it gets feedback for the model.
 func (r *modelRun) checkStructure(reply *agent.ModelReply) {
 	if len(r.turn.schema) == 0 || slices.ContainsFunc(reply.Blocks, func(b agent.Block) bool { return b.Type == agent.BlockToolCall }) {
 		return
@@ -110,12 +107,12 @@ func (r *modelRun) checkStructure(reply *agent.ModelReply) {
 	if err == nil {
 		return
 	}
-	r.missed = err.Error()
-	reply.Feedback = "Your answer does not satisfy the required JSON schema: " + r.missed +
+	r.schemaError = err.Error()
+	reply.Feedback = "Your answer does not satisfy the required JSON schema: " + r.schemaError +
 		"\nAnswer again with JSON that satisfies it, and nothing else."
 }
 
-// structuredOf returns the text of a reply as a document, empty if there is none.
+// structuredOf returns the text of a reply as a JSON document, which is not checked.
 func structuredOf(blocks []agent.Block) json.RawMessage {
 	return json.RawMessage(strings.TrimSpace(agent.Normalize(blocks)))
 }

@@ -13,18 +13,18 @@ import (
 
 const capital = `{"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false}`
 
-// native is a model that enforces schemas itself.
-type native struct{ *scripted }
+// schemaModel is a model that enforces schemas itself.
+type schemaModel struct{ *scriptedModel }
 
-func (n native) Model(context.Context, agent.PlanModel) (agent.Model, error) { return n, nil }
-func (native) Capabilities() agent.Capabilities                              { return agent.Capabilities{OutputSchema: true} }
+func (n schemaModel) Model(context.Context, agent.PlanModel) (agent.Model, error) { return n, nil }
+func (schemaModel) Capabilities() agent.Capabilities                              { return agent.Capabilities{OutputSchema: true} }
 
 func structured(args string) agent.Block {
 	return agent.Block{Type: agent.BlockToolCall, ID: "s", Name: "structured_response", Args: json.RawMessage(args)}
 }
 
-// talks asks for tools with words beside them.
-func talks(words string, blocks ...agent.Block) play {
+// talks returns a reply that has text and tool calls.
+func talks(words string, blocks ...agent.Block) modelStep {
 	return func(ctx context.Context, req agent.ModelRequest, emit func(agent.Delta) error) (agent.ModelReply, error) {
 		if err := emit(agent.Delta{Text: words}); err != nil {
 			return agent.ModelReply{}, err
@@ -37,33 +37,33 @@ func talks(words string, blocks ...agent.Block) play {
 
 func TestStructuredAnswer(t *testing.T) {
 	cases := map[string]struct {
-		native bool
-		play   play
-		calls  int    // of real tools
-		missed string // part of why the reply goes back
-		shown  string // what a viewer reads of the step
+		schemaModel bool
+		modelStep   modelStep
+		calls       int    // the calls of other tools
+		missed      string // part of the feedback
+		shown       string // the text that viewers see
 	}{
-		"native":                  {native: true, play: says(`{"city":`, ` "Bern"}`), shown: `{"city": "Bern"}`},
-		"native, not JSON":        {native: true, play: says("Bern"), missed: "output", shown: "Bern"},
-		"native, another shape":   {native: true, play: says(`{"town":"Bern"}`), missed: "city", shown: `{"town":"Bern"}`},
-		"by tool":                 {play: calls(structured(`{ "city": "Bern" }`)), shown: `{"city":"Bern"}`},
-		"by tool, another shape":  {play: calls(structured(`{"city":1}`)), missed: "output.city", shown: `{"city":1}`},
-		"by tool, with words":     {play: talks("Here it is: ", structured(`{"city":"Bern"}`)), shown: `{"city":"Bern"}`},
-		"by tool, too early":      {play: calls(structured(`{"city":"Bern"}`), toolCall("a", `{}`)), calls: 1},
-		"by tool, asks for tools": {play: talks("Let me see. ", toolCall("a", `{}`)), calls: 1, shown: "Let me see. "},
-		"by tool, plain words":    {play: says("Bern"), missed: "output", shown: "Bern"},
-		"by tool, plain JSON":     {play: says(`{"city":"Bern"}`), shown: `{"city":"Bern"}`},
-		"by tool, twice":          {play: calls(structured(`{"city":"Bern"}`), structured(`{"city":"Basel"}`)), shown: `{"city":"Bern"}`},
+		"native":                  {schemaModel: true, modelStep: says(`{"city":`, ` "Bern"}`), shown: `{"city": "Bern"}`},
+		"native, not JSON":        {schemaModel: true, modelStep: says("Bern"), missed: "output", shown: "Bern"},
+		"native, another shape":   {schemaModel: true, modelStep: says(`{"town":"Bern"}`), missed: "city", shown: `{"town":"Bern"}`},
+		"by tool":                 {modelStep: calls(structured(`{ "city": "Bern" }`)), shown: `{"city":"Bern"}`},
+		"by tool, another shape":  {modelStep: calls(structured(`{"city":1}`)), missed: "output.city", shown: `{"city":1}`},
+		"by tool, with words":     {modelStep: talks("Here it is: ", structured(`{"city":"Bern"}`)), shown: `{"city":"Bern"}`},
+		"by tool, too early":      {modelStep: calls(structured(`{"city":"Bern"}`), toolCall("a", `{}`)), calls: 1},
+		"by tool, asks for tools": {modelStep: talks("Let me see. ", toolCall("a", `{}`)), calls: 1, shown: "Let me see. "},
+		"by tool, plain words":    {modelStep: says("Bern"), missed: "output", shown: "Bern"},
+		"by tool, plain JSON":     {modelStep: says(`{"city":"Bern"}`), shown: `{"city":"Bern"}`},
+		"by tool, twice":          {modelStep: calls(structured(`{"city":"Bern"}`), structured(`{"city":"Basel"}`)), shown: `{"city":"Bern"}`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, func(cfg *turns.Config) {
-				if c.native {
-					cfg.Models = native{cfg.Models.(*scripted)}
+				if c.schemaModel {
+					cfg.Models = schemaModel{cfg.Models.(*scriptedModel)}
 				}
 			})
 			ref := h.begin(agent.TurnRequest{TurnID: "t1", OutputSchema: json.RawMessage(capital)})
-			h.model.script(c.play)
+			h.model.script(c.modelStep)
 			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
 			require.NoError(t, err)
 			require.Len(t, v.Calls, c.calls)
@@ -71,8 +71,8 @@ func TestStructuredAnswer(t *testing.T) {
 			require.Contains(t, v.Unstructured, c.missed)
 			require.Equal(t, c.shown, shown(h.events("t1")))
 			req := h.model.seen[0]
-			require.Equal(t, c.native, len(req.OutputSchema) > 0)
-			require.Equal(t, !c.native, req.ToolChoice == "required")
+			require.Equal(t, c.schemaModel, len(req.OutputSchema) > 0)
+			require.Equal(t, !c.schemaModel, req.ToolChoice == "required")
 
 			models, _, err := h.store.Steps(t.Context(), "t1")
 			require.NoError(t, err)
@@ -81,7 +81,7 @@ func TestStructuredAnswer(t *testing.T) {
 				_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
 				require.NoError(t, err)
 				last := h.model.seen[1].Messages
-				require.Equal(t, agent.RoleUser, last[len(last)-1].Role, "the model is told")
+				require.Equal(t, agent.RoleUser, last[len(last)-1].Role, "the model gets the reason")
 				require.Contains(t, agent.Normalize(last[len(last)-1].Blocks), c.missed)
 				return
 			}
@@ -141,12 +141,12 @@ func TestClosingWords(t *testing.T) {
 	require.Equal(t, "Model call limit reached.", shown(h.events("t1")))
 	messages, err := h.store.Messages(t.Context(), "default", "s1", 0, 10)
 	require.NoError(t, err)
-	require.Len(t, messages, 4, "question, call, its answer, last words")
+	require.Len(t, messages, 4, "question, call, result, closing answer")
 	require.Equal(t, agent.RoleTool, messages[2].Message.Role)
 	require.Equal(t, "Model call limit reached.", agent.Normalize(messages[3].Message.Blocks))
 }
 
-// TestStoringTwice: what comes back from the store is what was composed, plain words included.
+// TestStoringTwice: storing a turn again returns the same output, with and without blocks.
 func TestStoringTwice(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1"})

@@ -8,14 +8,14 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// maxSummaryBytes bounds the summary of a turn in Temporal, which takes 400 bytes with what encryption adds.
+// maxSummaryBytes bounds the summary of a turn in Temporal, whose limit is 400 bytes, including what encryption adds.
 const maxSummaryBytes = 100
 
-// messageSummary returns the beginning of a request's first text, on one line, for Temporal's list of workflows. It returns "" if there is no text, and
-// for an agent whose messages are searched for personal data.
+// messageSummary returns the beginning of a request's first text, on one line, for Temporal's list of workflows. It returns "" if there is no text, or if
+// the plan has the middleware pii, which removes personal data from messages.
 func (ts *Turns) messageSummary(req *agent.TurnRequest, plan *agent.Plan) string {
-	searched := slices.ContainsFunc(plan.Middleware, func(m agent.PlanMiddleware) bool { return m.Name == "pii" })
-	if !ts.MessageSummaries || searched {
+	hasPII := slices.ContainsFunc(plan.Middleware, func(m agent.PlanMiddleware) bool { return m.Name == "pii" })
+	if !ts.MessageSummaries || hasPII {
 		return ""
 	}
 	for _, m := range req.Input() {

@@ -11,11 +11,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// defaultTokenInterval is between two signals of one model call.
+// defaultTokenInterval is the default time between two signals of a model call.
 const defaultTokenInterval = 250 * time.Millisecond
 
-// tokenSignals sends the text of one model call to the workflow that asked for it. The next batch waits for the previous signal,
-// so that load lengthens batches instead of queueing them. Best effort: the receiver's history, not ours, pays for each.
+// tokenSignals sends the text of one model call to the workflow that asked for it, in batches. A batch is sent after the previous one has arrived, so
+// that under load batches get longer instead of piling up. Sending is best effort.
 type tokenSignals struct {
 	runs    Runs
 	to      agent.StreamTo
@@ -27,7 +27,7 @@ type tokenSignals struct {
 	ended   chan struct{}
 }
 
-// signalTokens starts sending; without stream_to it returns nil, whose methods do nothing.
+// signalTokens starts to send the text of a model call. It returns nil if in.StreamTo is nil; the methods of a nil *tokenSignals do nothing.
 func (ts *Turns) signalTokens(ctx context.Context, in CallModelInput, epoch int64) *tokenSignals {
 	if in.StreamTo == nil {
 		return nil
@@ -72,7 +72,7 @@ func (s *tokenSignals) run(ctx context.Context) {
 	}
 }
 
-// send reports whether it is worth going on.
+// send sends the text that has arrived since the last batch. done marks the last batch. It returns false if the receiver is gone.
 func (s *tokenSignals) send(ctx context.Context, done bool) bool {
 	s.mu.Lock()
 	text := s.text.String()
@@ -91,7 +91,7 @@ func (s *tokenSignals) send(ctx context.Context, done bool) bool {
 	return true
 }
 
-// close sends what is left and waits for it.
+// close sends the last batch and waits until it is sent.
 func (s *tokenSignals) close() {
 	if s == nil {
 		return

@@ -11,9 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// TestToolsThatTheCallerMayUse: others are neither offered nor run, in any process, and no tool that searches tells of them.
+// TestToolsThatTheCallerMayUse: tools that the caller may not use are not offered and do not run, in any process, and tool searches do not
+// find them.
 func TestToolsThatTheCallerMayUse(t *testing.T) {
-	h := remote(t, "ping", "pong")
+	h := newSourceHarness(t, "ping", "pong")
 	var told []string
 	h.tool.call = func(ctx context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 		tools, err := inv.Toolset(ctx)
@@ -27,7 +28,7 @@ func TestToolsThatTheCallerMayUse(t *testing.T) {
 	h.model.script(calls(call("a", "ping"), call("b", "pong")), says("done"))
 	v := h.step(1)
 	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[0]))
-	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate), "nobody is asked about what does not run anyway")
+	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate), "a call that does not run needs no approval")
 	for _, process := range []*turns.Turns{h.Turns, h.process()} {
 		h.Turns = process
 		for id, refused := range map[agent.CallID]bool{"a": true, "b": false} {
@@ -47,10 +48,10 @@ func TestToolsThatTheCallerMayUse(t *testing.T) {
 	h.model.script(says("hello"))
 	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
 	require.NoError(t, err)
-	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[2]), "the plan is everybody's and stays whole")
+	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[2]), "the shared plan is not changed")
 }
 
-// TestNoTools is not all tools.
+// TestNoTools: an empty list allows no tools.
 func TestNoTools(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", Limits: &agent.Limits{Tools: []string{}}})
@@ -60,9 +61,9 @@ func TestNoTools(t *testing.T) {
 	require.Empty(t, h.model.seen[0].Tools)
 }
 
-// TestChildrenHaveNoMoreTools: a delegated turn has none that its asker lacks, and history says nothing of it.
+// TestChildrenHaveNoMoreTools: a child turn has no tools that its parent lacks, and the history does not list them.
 func TestChildrenHaveNoMoreTools(t *testing.T) {
-	h := bosses(t)
+	h := newDelegatingHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Limits: &agent.Limits{Tools: []string{"delegate_*", "look"}}})
 	h.model.script(calls(agent.Block{
 		Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent",
@@ -82,18 +83,18 @@ func TestChildrenHaveNoMoreTools(t *testing.T) {
 	require.NotContains(t, string(raw), `"tools"`)
 }
 
-// TestJoiningChangesNoFacts: a door that asks for a turn again, with other rights, changes nothing of what the turn may do.
+// TestJoiningChangesNoFacts: a request that joins a turn, with other rights, does not change what the turn may do.
 func TestJoiningChangesNoFacts(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s", Limits: &agent.Limits{Tools: []string{}}})
-	for _, direct := range []bool{false, true} { // the latter names a run, too: its own
+	for _, direct := range []bool{false, true} { // which names a run of its own
 		in := turns.BeginTurnInput{WorkflowID: "turn/t1", Direct: direct}
 		if direct {
 			in.RunID = "t1"
 		}
 		_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t1", SessionID: "s", Message: "hello"}, in)
 		if direct {
-			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "a workflow drives it")
+			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "a workflow runs it")
 		} else {
 			require.NoError(t, err)
 		}

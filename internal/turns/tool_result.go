@@ -15,11 +15,11 @@ import (
 
 const (
 	contentScheme = "cas://"
-	maxFields     = 50  // of a dataset, in its description
-	maxFieldName  = 256 // bytes; a field with a longer name is left out of the description
+	maxFields     = 50  // in the description of a dataset
+	maxFieldName  = 256 // bytes; fields with longer names are left out
 )
 
-// newStep returns a result in the form that is stored: bounded for the model, and whole in the blob store if it is too large.
+// newStep returns the step to store for a result. It moves a large output to the blob store and replaces it by a reference and a preview.
 func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.ToolResult, took time.Duration) (agent.ToolStep, error) {
 	block := agent.Block{Type: agent.BlockToolResult, ToolCallID: r.key.CallID, Name: r.block.Name, Status: agent.ResultSuccess}
 	if result.Failure != nil {
@@ -28,7 +28,7 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 			return agent.ToolStep{}, err
 		}
 		block.Status = agent.ResultError
-		result = agent.ToolResult{Output: output, Failure: result.Failure} // a failed call has made nothing
+		result = agent.ToolResult{Output: output, Failure: result.Failure} // a failed call has no data
 	}
 	if block.Output = result.Output; len(block.Output) == 0 {
 		block.Output = json.RawMessage(null)
@@ -46,7 +46,7 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 		if err := r.offload(ctx, &block, &result, preview); err != nil {
 			return agent.ToolStep{}, err
 		}
-		verdict.Ref = block.Ref // only of an offloaded output: another one contains its reference itself
+		verdict.Ref = block.Ref // an output that is not offloaded contains its own reference
 	}
 	s := agent.ToolStep{
 		Key: r.key, Fence: fence, Tenant: r.turn.Tenant, Name: r.block.Name, Args: r.block.Args, Result: block, Data: result.Data, Preview: preview,
@@ -58,14 +58,14 @@ func (r *toolRun) newStep(ctx context.Context, fence agent.Fence, result agent.T
 	return s, nil
 }
 
-// maxRepeatedMS bounds the time of a call whose result may be lost with the process, so that the call is made again.
+// maxRepeatedMS bounds the duration of a call whose result is stored later: if the process dies, the call has to be repeated.
 const maxRepeatedMS = 1000
 
-// saveStep stores a finished call and writes its log entry, with input and output as stored. The logger redacts and shortens both.
+// saveStep stores a finished call and logs it with its input and output, which the logger redacts and shortens.
 func (r *toolRun) saveStep(ctx context.Context, s agent.ToolStep) error {
 	var err error
-	if s.Later = r.in.Later && s.DurationMS < maxRepeatedMS && (r.tool == nil || r.free || effectFree(r.tool, s.Args)); s.Later {
-		err = r.ts.Store.SaveToolStep(ctx, s) // its events are the log's to store
+	if s.Later = r.in.Later && s.DurationMS < maxRepeatedMS && (r.tool == nil || r.noEffects || isEffectFree(r.tool, s.Args)); s.Later {
+		err = r.ts.Store.SaveToolStep(ctx, s) // the log stores the events
 	} else {
 		err = r.ts.saveWithEvents(ctx, s.Fence, func(events agent.UnstoredEvents) error {
 			s.Events = events
@@ -82,7 +82,7 @@ func (r *toolRun) saveStep(ctx context.Context, s agent.ToolStep) error {
 	return nil
 }
 
-// boundDataset bounds a tool's description of a dataset. It returns nil if the dataset refers to no stored content.
+// boundDataset returns a tool's description of a dataset with at most maxFields fields. It returns nil if the dataset does not refer to stored content.
 func boundDataset(d *agent.Dataset) *agent.Dataset {
 	if d == nil || !strings.HasPrefix(d.Ref, contentScheme) {
 		return nil
@@ -99,7 +99,7 @@ func boundDataset(d *agent.Dataset) *agent.Dataset {
 	return &out
 }
 
-// previewOf returns the preview of a result. A dataset has one even if its tool gave none.
+// previewOf returns the preview of a result. If the tool has given none for a dataset, it makes one.
 func previewOf(result *agent.ToolResult, d *agent.Dataset) (json.RawMessage, error) {
 	if len(result.Preview) > 0 || d == nil {
 		return result.Preview, nil
@@ -110,21 +110,21 @@ func previewOf(result *agent.ToolResult, d *agent.Dataset) (json.RawMessage, err
 	}{"dataset", d.RowCount})
 }
 
-// offload replaces a large output by a reference and a preview. It stores the result's data if there is any, so that the reference can be the
-// input of another pipeline; a dataset is stored already.
+// offload replaces a large output by a reference and a preview. The reference is to the result's data, if there is any, so that it can be the input of
+// another pipeline; otherwise to the output. A dataset is already stored.
 func (r *toolRun) offload(ctx context.Context, block *agent.Block, result *agent.ToolResult, preview json.RawMessage) error {
-	whole := result.Data
-	if len(whole) == 0 {
-		whole = block.Output
+	content := result.Data
+	if len(content) == 0 {
+		content = block.Output
 	}
 	var err error
 	if block.Ref == "" {
-		if block.Ref, err = r.ts.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(whole)); err != nil {
+		if block.Ref, err = r.ts.Blobs.Put(ctx, r.turn.Tenant, bytes.NewReader(content)); err != nil {
 			return fmt.Errorf("store output of %s: %w", r.block.Name, err)
 		}
 	}
 	if len(preview) == 0 || len(preview) > r.ts.InlineBytes {
-		if preview, err = json.Marshal(map[string]any{"type": "json", "bytes": len(whole)}); err != nil {
+		if preview, err = json.Marshal(map[string]any{"type": "json", "bytes": len(content)}); err != nil {
 			return err
 		}
 	}

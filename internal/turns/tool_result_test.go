@@ -15,8 +15,8 @@ import (
 
 const madeRef = "cas://sha256:00000000000000000000000000000000000000000000000000000000000000aa"
 
-// made is a result of a tool that has stored its rows itself.
-func made(more ...func(*agent.ToolResult)) agent.ToolResult {
+// datasetResult returns a result whose rows the tool has stored itself.
+func datasetResult(more ...func(*agent.ToolResult)) agent.ToolResult {
 	r := agent.ToolResult{
 		Output:  json.RawMessage(`{"ref":"` + madeRef + `","row_count":2,"cache_hit":true}`),
 		Data:    json.RawMessage(`[{"price":1},{"price":2}]`),
@@ -29,28 +29,28 @@ func made(more ...func(*agent.ToolResult)) agent.ToolResult {
 	return r
 }
 
-// nothingStored fails the test when something is stored.
-type nothingStored struct {
+// failingBlobs fails the test if content is stored.
+type failingBlobs struct {
 	turns.Blobs
 
 	t *testing.T
 }
 
-func (n nothingStored) Put(context.Context, string, io.Reader) (string, error) {
+func (n failingBlobs) Put(context.Context, string, io.Reader) (string, error) {
 	n.t.Error("stored once more")
 	return "", nil
 }
 
 func TestDataset(t *testing.T) {
-	h, in := asked(t, true, func(c *turns.Config) { c.Blobs, c.InlineBytes = nothingStored{c.Blobs, t}, 2000 })
+	h, in := beginWithCall(t, true, func(c *turns.Config) { c.Blobs, c.InlineBytes = failingBlobs{c.Blobs, t}, 2000 })
 	h.tool.call = func(_ context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 		require.Equal(t, 2000, inv.InlineBytes)
-		return made(), nil
+		return datasetResult(), nil
 	}
 	v, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
-	require.Equal(t, agent.ToolVerdict{ID: "a"}, v, "history is not longer for it")
-	step, want := h.result(), made()
+	require.Equal(t, agent.ToolVerdict{ID: "a"}, v, "the history does not have it")
+	step, want := h.result(), datasetResult()
 	require.Equal(t, want.Dataset, step.Dataset)
 	require.True(t, step.CacheHit)
 	require.Equal(t, madeRef, step.Result.Ref)
@@ -63,7 +63,7 @@ func TestDataset(t *testing.T) {
 	require.JSONEq(t, string(want.Output), string(end.Output))
 }
 
-// TestDatasetShapes: whatever a tool says of its dataset, what the model sees is bounded, and what is stored is what was meant.
+// TestDatasetShapes: whatever dataset a tool describes, the model gets a bounded description and the rest is stored.
 func TestDatasetShapes(t *testing.T) {
 	long := strings.Repeat("x", 4000)
 	cases := map[string]struct {
@@ -74,31 +74,31 @@ func TestDatasetShapes(t *testing.T) {
 		hit     bool
 	}{
 		"large output": {
-			result: made(func(r *agent.ToolResult) { r.Output = json.RawMessage(`"` + long + `"`) }), dataset: true, hit: true,
+			result: datasetResult(func(r *agent.ToolResult) { r.Output = json.RawMessage(`"` + long + `"`) }), dataset: true, hit: true,
 			output:  `{"ref":"` + madeRef + `","preview":{"type":"dataset","row_count":2,"sample":[{"price":1}]}}`,
 			preview: `{"type":"dataset","row_count":2,"sample":[{"price":1}]}`,
 		},
 		"no preview": {
-			result: made(func(r *agent.ToolResult) { r.Output, r.Preview, r.CacheHit = json.RawMessage(`"`+long+`"`), nil, false }), dataset: true,
+			result: datasetResult(func(r *agent.ToolResult) { r.Output, r.Preview, r.CacheHit = json.RawMessage(`"`+long+`"`), nil, false }), dataset: true,
 			output: `{"ref":"` + madeRef + `","preview":{"type":"dataset","row_count":2}}`, preview: `{"type":"dataset","row_count":2}`,
 		},
 		"large preview": {
-			result: made(func(r *agent.ToolResult) {
+			result: datasetResult(func(r *agent.ToolResult) {
 				r.Output, r.Preview = json.RawMessage(`"`+long+`"`), json.RawMessage(`"`+long+`"`)
 			}),
 			dataset: true, hit: true, output: `{"ref":"` + madeRef + `","preview":{"type":"json","bytes":25}}`, preview: `"` + long + `"`,
 		},
 		"stored nowhere": {
-			result: made(func(r *agent.ToolResult) { r.Dataset.Ref, r.Output = "flights", json.RawMessage(`1`) }), hit: true,
+			result: datasetResult(func(r *agent.ToolResult) { r.Dataset.Ref, r.Output = "flights", json.RawMessage(`1`) }), hit: true,
 			output: `1`, preview: `{"type":"dataset","row_count":2,"sample":[{"price":1}]}`,
 		},
 		"failed": {
-			result: made(func(r *agent.ToolResult) { r.Failure = &agent.Failure{Type: "invalid", Message: "no"} }),
+			result: datasetResult(func(r *agent.ToolResult) { r.Failure = &agent.Failure{Type: "invalid", Message: "no"} }),
 			output: `{"error":{"type":"invalid","message":"no","retryable":false}}`,
 		},
 	}
-	h := newHarness(t, func(c *turns.Config) { c.Blobs, c.InlineBytes = nothingStored{c.Blobs, t}, 2000 })
-	h.tool.free = true
+	h := newHarness(t, func(c *turns.Config) { c.Blobs, c.InlineBytes = failingBlobs{c.Blobs, t}, 2000 })
+	h.tool.effectFree = true
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	var blocks []agent.Block
 	for name := range cases {
@@ -125,8 +125,8 @@ func TestDatasetShapes(t *testing.T) {
 }
 
 func TestDescriptionIsBounded(t *testing.T) {
-	h, in := asked(t, true)
-	h.tool.call = returns(made(func(r *agent.ToolResult) {
+	h, in := beginWithCall(t, true)
+	h.tool.call = returns(datasetResult(func(r *agent.ToolResult) {
 		r.Dataset.Fields = append([]agent.DatasetField{{Name: strings.Repeat("n", 300)}}, make([]agent.DatasetField, 90)...)
 	}), nil)
 	_, err := h.CallTool(t.Context(), in)
@@ -134,8 +134,8 @@ func TestDescriptionIsBounded(t *testing.T) {
 	require.Equal(t, make([]agent.DatasetField, 50), h.spy.tools[agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"}].Dataset.Fields)
 }
 
-// finishes ends the turn t1 and returns what was stored.
-func (h *harness) finishes() (turns.StoreTurnResult, agent.FinishRecord) {
+// finishTurn ends the turn t1 and returns its stored result.
+func (h *harness) finishTurn() (turns.StoreTurnResult, agent.FinishRecord) {
 	h.t.Helper()
 	out, err := h.StoreTurn(h.t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(h.t, err)
@@ -151,22 +151,22 @@ func TestResultOfADataset(t *testing.T) {
 		"large": {``, strings.TrimPrefix(madeRef, "cas://")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, in := asked(t, true)
-			h.tool.call = returns(made(func(r *agent.ToolResult) { r.Data = json.RawMessage(c.data) }), nil)
+			h, in := beginWithCall(t, true)
+			h.tool.call = returns(datasetResult(func(r *agent.ToolResult) { r.Data = json.RawMessage(c.data) }), nil)
 			_, err := h.CallTool(t.Context(), in)
 			require.NoError(t, err)
-			out, record := h.finishes()
-			require.Equal(t, c.data, string(record.Result), "the rows and nothing else")
+			out, record := h.finishTurn()
+			require.Equal(t, c.data, string(record.Result), "only the rows")
 			require.Equal(t, c.cas, record.CASID)
 			require.JSONEq(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+madeRef+`"}`, string(record.Answer))
 			require.True(t, record.CacheHit)
 			require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success", Ref: madeRef, CacheHit: true}}, out.ToolCalls)
-			require.JSONEq(t, string(made().Preview), string(out.ResultPreview))
+			require.JSONEq(t, string(datasetResult().Preview), string(out.ResultPreview))
 		})
 	}
 }
 
-// Rows that only the tool has stored stand in the row of the result as far as they fit there.
+// Rows that the tool has stored in the blob store are copied into the result row if they are small enough.
 func TestResultFetchesItsData(t *testing.T) {
 	const rows = `[{"b":1.0,"a":2}]`
 	for name, c := range map[string]struct {
@@ -178,13 +178,13 @@ func TestResultFetchesItsData(t *testing.T) {
 		"above the bound": {len(rows) - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, in := asked(t, true, func(a *turns.Config) { a.MaxInlineBytes, a.Blobs = c.bound, inBucket{a.Blobs} })
+			h, in := beginWithCall(t, true, func(a *turns.Config) { a.MaxInlineBytes, a.Blobs = c.bound, bucketBlobs{a.Blobs} })
 			ref, err := h.blobs.Put(t.Context(), "default", strings.NewReader(rows))
 			require.NoError(t, err)
-			h.tool.call = returns(made(func(r *agent.ToolResult) { r.Data, r.Dataset.Ref = nil, ref }), nil)
+			h.tool.call = returns(datasetResult(func(r *agent.ToolResult) { r.Data, r.Dataset.Ref = nil, ref }), nil)
 			_, err = h.CallTool(t.Context(), in)
 			require.NoError(t, err)
-			_, record := h.finishes()
+			_, record := h.finishTurn()
 			require.JSONEq(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+ref+`"}`, string(record.Answer))
 			if c.inline {
 				require.Equal(t, rows, string(record.Result))
@@ -198,21 +198,21 @@ func TestResultFetchesItsData(t *testing.T) {
 	}
 }
 
-// inBucket says of content that it is in a bucket of S3.
-type inBucket struct{ turns.Blobs }
+// bucketBlobs returns S3 addresses for content.
+type bucketBlobs struct{ turns.Blobs }
 
-func (inBucket) S3Ref(tenant, ref string) string { return "s3://bucket/" + tenant + "/" + ref }
+func (bucketBlobs) S3Ref(tenant, ref string) string { return "s3://bucket/" + tenant + "/" + ref }
 
-// TestLargeAnswer: an answer without rows that is beyond the bound is in the blob store, the same document as it would be inline.
+// TestLargeAnswer: a large answer without rows goes to the blob store, as the same document as in the row.
 func TestLargeAnswer(t *testing.T) {
-	h, in := asked(t, true, func(c *turns.Config) { c.MaxInlineBytes = 300 })
+	h, in := beginWithCall(t, true, func(c *turns.Config) { c.MaxInlineBytes = 300 })
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`)}, nil)
 	_, err := h.CallTool(t.Context(), in)
 	require.NoError(t, err)
 	h.model.script(says(strings.Repeat("word ", 100)))
 	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
 	require.NoError(t, err)
-	_, record := h.finishes()
+	_, record := h.finishTurn()
 	require.Nil(t, record.Result)
 	require.Nil(t, record.Answer)
 	require.True(t, strings.HasPrefix(record.CASID, "sha256:"))

@@ -12,19 +12,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of what a plan's sources may bring to a turn.
+// Bounds of listing the tools of a plan's sources.
 const (
-	listPatience = 10 * time.Second // for all of them together
-	listedTools  = 2000
+	listTimeout    = 10 * time.Second // for all sources together
+	maxListedTools = 2000
 )
 
 // firstStep is the step of a turn's first model call.
 const firstStep = 1
 
-// toolset is the plan of a turn with the tools that the turn has besides it, what the plan's sources had at the turn's first step, and
-// without those that its caller may not use. The tools that the request brought are the caller's own.
-func (ts *Turns) toolset(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
-	plan, err := ts.allTools(ctx, made, f, step)
+// toolset returns the plan of a turn with all tools of the turn: those of the plan and those that the plan's sources had at the first step, without the
+// ones that the limits forbid, and the client-side tools of the request.
+func (ts *Turns) toolset(ctx context.Context, exec *executor, f *facts, step int) (agent.Plan, error) {
+	plan, err := ts.allTools(ctx, exec, f, step)
 	if limits := plan.Limits.Lower(&f.limits); err == nil && limits.Tools != nil {
 		plan.Tools = slices.DeleteFunc(slices.Clone(plan.Tools), func(t agent.PlanTool) bool { return !limits.MayCall(t.Spec.Name) })
 	}
@@ -32,8 +32,8 @@ func (ts *Turns) toolset(ctx context.Context, made *executor, f *facts, step int
 	return plan, err
 }
 
-func (ts *Turns) allTools(ctx context.Context, made *executor, f *facts, step int) (agent.Plan, error) {
-	plan := made.plan
+func (ts *Turns) allTools(ctx context.Context, exec *executor, f *facts, step int) (agent.Plan, error) {
+	plan := exec.plan
 	if len(plan.Sources) == 0 || step < firstStep {
 		return plan, nil
 	}
@@ -49,8 +49,8 @@ func (ts *Turns) allTools(ctx context.Context, made *executor, f *facts, step in
 	return plan, nil
 }
 
-// turnTools asks the sources at the first step and keeps what they say; afterwards it is what was kept. Nothing is kept of sources that
-// have nothing.
+// turnTools returns the tools of the plan's sources. At the first step it lists and stores them; later it returns the stored ones. It stores nothing if
+// there are no tools.
 func (ts *Turns) turnTools(ctx context.Context, plan *agent.Plan, f *facts, step int) (agent.TurnTools, error) {
 	if step > firstStep {
 		kept, _, err := ts.Store.TurnTools(ctx, f.TurnID)
@@ -71,10 +71,10 @@ func (ts *Turns) turnTools(ctx context.Context, plan *agent.Plan, f *facts, step
 	return kept, ts.emit(ctx, f.TurnRef, "tools", note)
 }
 
-// listSources asks all sources at once. One that cannot answer is missing from the turn; a tool whose name is taken is left out.
+// listSources lists the tools of all sources in parallel. The names of sources that fail are in Missing. A tool whose name is taken is left out.
 func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) agent.TurnTools {
-	ctx, free := context.WithTimeout(ctx, listPatience)
-	defer free()
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
 	listed := make([][]agent.ListedTool, len(plan.Sources))
 	faults := make([]error, len(plan.Sources))
 	var asking errgroup.Group
@@ -84,7 +84,7 @@ func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) ag
 			return nil
 		})
 	}
-	_ = asking.Wait() // faults has what went wrong
+	_ = asking.Wait() // the errors are in faults
 	var out agent.TurnTools
 	taken := make(map[string]bool, len(plan.Tools))
 	for i := range plan.Tools {
@@ -104,7 +104,7 @@ func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) ag
 			if len(s.Only) > 0 && !slices.Contains(s.Only, l.Spec.Name) {
 				continue
 			}
-			if taken[l.Spec.Name] || len(out.Tools) == listedTools {
+			if taken[l.Spec.Name] || len(out.Tools) == maxListedTools {
 				ts.log(ctx).Warn("a tool is left out: its name is taken, or there are too many", zap.String("binding", s.Binding), zap.String("tool", l.Spec.Name))
 				continue
 			}
@@ -118,7 +118,7 @@ func (ts *Turns) listSources(ctx context.Context, plan *agent.Plan, f *facts) ag
 	return out
 }
 
-// findGranted returns the code of a tool by its name; ok is false when the turn does not have it.
+// findGranted returns a tool of a turn by its name, and its code. ok is false if the turn does not have the tool.
 func (ts *Turns) findGranted(ctx context.Context, plan *agent.Plan, tenant, name string) (t agent.PlanTool, code agent.Tool, ok bool, err error) {
 	t, ok = plan.Tool(name)
 	if !ok {

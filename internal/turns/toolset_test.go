@@ -14,11 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// remote is a harness whose plan has a source of tools besides lookup.
-func remote(t *testing.T, listed ...string) *harness {
+// newSourceHarness returns a harness whose plan has a source of tools besides lookup.
+func newSourceHarness(t *testing.T, listed ...string) *harness {
 	t.Helper()
 	h := newHarness(t)
-	h.tool.free = true
+	h.tool.effectFree = true
 	h.list(listed...)
 	h.catalog.change(func(p *agent.Plan) {
 		p.Sources = []agent.PlanSource{{Toolkit: "fake", Binding: "elsewhere", Node: "fake@1", SourceNodeName: "fake", IsFromToolkit: true}}
@@ -54,19 +54,18 @@ func call(id, name string) agent.Block {
 	return agent.Block{Type: agent.BlockToolCall, ID: id, Name: name, Args: json.RawMessage(`{}`)}
 }
 
-// TestTurnKeepsItsTools: what the sources had at the first step is what the turn has to its end, in every process; the next turn has what
-// they have then.
+// TestTurnKeepsItsTools: a turn keeps the tools that the sources had at its first step, in every process. The next turn lists them again.
 func TestTurnKeepsItsTools(t *testing.T) {
-	h := remote(t, "ping", "pong", "lookup")
+	h := newSourceHarness(t, "ping", "pong", "lookup")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "ping")), says("done"), says("hello"))
 	v := h.step(1)
-	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[0]), "a name that the plan has is the plan's")
+	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[0]), "a tool of the plan hides one of the source")
 	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate))
 	require.True(t, v.Calls[0].Local)
 
 	h.list("other")
-	h.Turns = h.process() // which has to ask what was kept
+	h.Turns = h.process() // which has to read the stored tools
 	h.tool.call = answers(`{"pong":true}`)
 	verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
@@ -88,9 +87,9 @@ func gateName(g agent.Gate) agent.Gate {
 	return g
 }
 
-// TestSourceIsAway: a turn does without the tools of a source that cannot be asked, and the model is told so, in every step.
+// TestSourceIsAway: a turn runs without the tools of a source that fails, and every model call says so.
 func TestSourceIsAway(t *testing.T) {
-	h := remote(t, "ping")
+	h := newSourceHarness(t, "ping")
 	h.tool.listFault = errors.New("connection refused")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "ping")), says("done"))
@@ -106,16 +105,16 @@ func TestSourceIsAway(t *testing.T) {
 			told = append(told, e.Reason)
 		}
 	}
-	require.Equal(t, []string{"The tools of elsewhere cannot be reached at present."}, told, "viewers are told once")
+	require.Equal(t, []string{"The tools of elsewhere cannot be reached at present."}, told, "viewers get one event")
 	for _, req := range h.model.seen {
 		require.Equal(t, []string{"lookup"}, offeredNames(req))
 		require.Contains(t, agent.Normalize(req.Messages[0].Blocks), "The tools of elsewhere cannot be reached at present.")
 	}
 }
 
-// TestSourcesWithoutToolsCostNothing: nothing is kept of sources that have nothing.
+// TestSourcesWithoutToolsCostNothing: nothing is stored if the sources have no tools.
 func TestSourcesWithoutToolsCostNothing(t *testing.T) {
-	h := remote(t)
+	h := newSourceHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
 	h.step(1)
@@ -124,9 +123,9 @@ func TestSourcesWithoutToolsCostNothing(t *testing.T) {
 	require.False(t, kept)
 }
 
-// TestBindingKeepsNames: a source brings the tools that its grant names, and no other.
+// TestBindingKeepsNames: a source adds only the tools that its grant names.
 func TestBindingKeepsNames(t *testing.T) {
-	h := remote(t, "ping", "pong")
+	h := newSourceHarness(t, "ping", "pong")
 	h.catalog.change(func(p *agent.Plan) { p.Sources[0].Only = []string{"pong"} })
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
@@ -134,11 +133,11 @@ func TestBindingKeepsNames(t *testing.T) {
 	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[0]))
 }
 
-// TestDeferredTools: the model is told of a deferred tool from when another tool's answer names it, to the end of the conversation; the
-// others come first in every prompt.
+// TestDeferredTools: a model gets a deferred tool once the result of another tool has named it, until the end of the conversation. The
+// other tools come first in every prompt.
 func TestDeferredTools(t *testing.T) {
 	h := newHarness(t)
-	h.tool.free = true
+	h.tool.effectFree = true
 	object := json.RawMessage(`{"type":"object"}`)
 	h.catalog.change(func(p *agent.Plan) {
 		p.Tools = nil
@@ -158,16 +157,16 @@ func TestDeferredTools(t *testing.T) {
 	require.NoError(t, err)
 	h.step(2)
 	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[1]))
-	h.tool.call = answers(`{"tools":[{"name":"beta"}]}`) // of a tool that reveals none
+	h.tool.call = answers(`{"tools":[{"name":"beta"}]}`) // the result of a tool that reveals none
 	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 2, CallID: "b"})
 	require.NoError(t, err)
 	h.step(3)
 	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[2]))
 }
 
-// TestToolsOfATurnAreTold: a tool may ask what the turn is granted.
+// TestToolsOfATurnAreTold: a tool can list the tools of its turn.
 func TestToolsOfATurnAreTold(t *testing.T) {
-	h := remote(t, "ping")
+	h := newSourceHarness(t, "ping")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "lookup")))
 	h.step(1)
@@ -184,14 +183,14 @@ func TestToolsOfATurnAreTold(t *testing.T) {
 	require.Equal(t, []string{"lookup", "ping"}, names)
 }
 
-// answers is a tool that always says the same.
+// answers is a tool that always returns the same result.
 func answers(output string) func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 	return func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: json.RawMessage(output)}, nil
 	}
 }
 
-// TestManyDeferredTools: 500 deferred tools cost the prompt what the tool that finds them costs.
+// TestManyDeferredTools: 500 deferred tools add no more to a prompt than the tool that finds them.
 func TestManyDeferredTools(t *testing.T) {
 	h := newHarness(t)
 	h.catalog.change(func(p *agent.Plan) {

@@ -44,13 +44,13 @@ func TestBadRequestsAreRefusedByField(t *testing.T) {
 			require.Equal(t, []agent.EventType{agent.EventError, agent.EventStatus}, types(events))
 			require.True(t, events[1].Terminal())
 			_, err = h.store.Turn(t.Context(), id)
-			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing is stored of it")
+			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing of it is stored")
 		})
 	}
 	require.Empty(t, h.model.seen)
 }
 
-// TestBeginOfARecordedTurn: the workflow of a recorded turn reads where it stands, and writes only if there is something to write.
+// TestBeginOfARecordedTurn: the workflow of a recorded turn reads its state, and writes only if that changes.
 func TestBeginOfARecordedTurn(t *testing.T) {
 	h := newHarness(t)
 	record := func(id agent.TurnID) {
@@ -69,7 +69,7 @@ func TestBeginOfARecordedTurn(t *testing.T) {
 	before := h.spy.calls
 	here, err := h.BeginTurn(t.Context(), json.RawMessage(`{"turn_id":"t1"}`), turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "r"})
 	require.NoError(t, err)
-	require.Equal(t, before, h.spy.calls, "the process that has recorded it a moment ago asks nothing")
+	require.Equal(t, before, h.spy.calls, "the process that has just recorded it does not read the store")
 	out, writes := begin("t1")
 	require.Equal(t, here, out)
 	require.Equal(t, turns.VerdictReady, out.Verdict)
@@ -79,7 +79,7 @@ func TestBeginOfARecordedTurn(t *testing.T) {
 	require.Equal(t, turns.VerdictBehind, out.Verdict)
 	require.Equal(t, 1, writes)
 
-	_, err = h.machine().StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+	_, err = h.separateProcess().StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	out, writes = begin("t1")
 	require.Equal(t, turns.VerdictDuplicate, out.Verdict)
@@ -90,7 +90,7 @@ func TestBeginOfARecordedTurn(t *testing.T) {
 	require.Equal(t, turns.VerdictDuplicate, here.Verdict, "another process has ended it")
 	out, writes = begin("t2")
 	require.Equal(t, turns.VerdictReady, out.Verdict)
-	require.Equal(t, 1, writes, "it was handed the session, and its input joins the transcript")
+	require.Equal(t, 1, writes, "it has got the session, and its input is in the transcript")
 }
 
 // TestNullIsNoOutputSchema: programs with typed clients send null for what they do not set, and a workflow's input passes no door.
@@ -109,12 +109,12 @@ func TestNullIsNoOutputSchema(t *testing.T) {
 	}
 }
 
-// TestTakeOverReadsWhatOthersStored: whichever process runs the next activity of a turn sees what another one has stored, whatever it remembers.
+// TestTakeOverReadsWhatOthersStored: each activity of a turn sees what other processes have stored, whatever its own process has cached.
 func TestTakeOverReadsWhatOthersStored(t *testing.T) {
 	h := newHarness(t)
-	here, there := h.Turns, h.machine()
+	here, there := h.Turns, h.separateProcess()
 	id := h.begin(agent.TurnRequest{TurnID: "t1"}).TurnID
-	h.tool.free = true
+	h.tool.effectFree = true
 	h.tool.call = func(context.Context, agent.Invocation, agent.ToolCall) (agent.ToolResult, error) {
 		return agent.ToolResult{Output: json.RawMessage(`"seen"`)}, nil
 	}
@@ -132,7 +132,7 @@ func TestTakeOverReadsWhatOthersStored(t *testing.T) {
 	require.Equal(t, 1, h.tool.count)
 	require.Equal(t, ask(here, 2), ask(there, 2))
 	require.Len(t, h.model.seen, 2)
-	require.JSONEq(t, `"seen"`, string(h.model.seen[1].Messages[2].Blocks[0].Output), "the result that another process stored")
+	require.JSONEq(t, `"seen"`, string(h.model.seen[1].Messages[2].Blocks[0].Output), "the result that another process has stored")
 	_, err := there.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: id, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 	require.NoError(t, err)
 	_, err = here.CallModel(t.Context(), turns.CallModelInput{TurnID: id, Step: 3})
@@ -148,7 +148,7 @@ func TestTurnIDs(t *testing.T) {
 	require.NotEqual(t, a, turns.TurnIDOf(&agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "b"}}, "run"))
 }
 
-// TestTurnIDFromTheWorkflowID: a turn that is started by hand under turn/<id> is turn <id>.
+// TestTurnIDFromTheWorkflowID: a turn that is started by hand under the workflow id turn/<id> has that id.
 func TestTurnIDFromTheWorkflowID(t *testing.T) {
 	cases := map[string]struct {
 		workflow, request string
@@ -184,12 +184,12 @@ func TestTurnIDFromTheWorkflowID(t *testing.T) {
 			in.WorkflowID = "turn/42"
 			out, err = h.BeginTurn(t.Context(), json.RawMessage(`{"message":"x"}`), in)
 			require.NoError(t, err)
-			require.Equal(t, turns.VerdictReady, out.Verdict, "corrected, it begins under the same id")
+			require.Equal(t, turns.VerdictReady, out.Verdict, "after a correction it begins under the same id")
 		})
 	}
 }
 
-// TestKeyOfAnotherRequestIsRefused: a turn started by hand does not return the result of another request, as at doors.
+// TestKeyOfAnotherRequestIsRefused: a turn that is started by hand does not return the result of another request.
 func TestKeyOfAnotherRequestIsRefused(t *testing.T) {
 	h := newHarness(t)
 	begin := func(request string) turns.BeginTurnResult {
@@ -209,7 +209,7 @@ func TestKeyOfAnotherRequestIsRefused(t *testing.T) {
 	}
 }
 
-// TestTurnKeepsItsRecordedID: a turn that waits since a release that took the run id asks for the turn that it recorded.
+// TestTurnKeepsItsRecordedID: a waiting turn that an older release recorded under its run id keeps that id.
 func TestTurnKeepsItsRecordedID(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
@@ -224,13 +224,13 @@ func TestTurnKeepsItsRecordedID(t *testing.T) {
 	require.NoError(t, h.log.Cancel(t.Context(), "the-run"))
 	out, err = h.BeginTurn(t.Context(), json.RawMessage(`{"message":"x","session_id":"s1"}`), again)
 	require.NoError(t, err)
-	require.True(t, out.Cancelled, "somebody cancelled it while it waited")
+	require.True(t, out.Cancelled, "it was cancelled while it waited")
 }
 
 func TestWholeTurn(t *testing.T) {
 	h := newHarness(t)
 	ref := h.begin(agent.TurnRequest{TurnID: "3f0c9f3e-34ff-4a0f-8f5e-0f4f3a1b2c3d", SessionID: "s1"})
-	h.tool.free = true
+	h.tool.effectFree = true
 	h.tool.call = returns(agent.ToolResult{
 		Output: json.RawMessage(`{"rows":[1,2]}`), Data: json.RawMessage(`[1,2]`), Preview: json.RawMessage(`{"type":"dataset","row_count":2,"sample":[1,2]}`),
 	}, nil)
@@ -247,7 +247,7 @@ func TestWholeTurn(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "two rows", out.Output)
 	require.True(t, out.Plain)
-	require.Nil(t, out.Blocks, "the same text need not be in history once more")
+	require.Nil(t, out.Blocks, "the history does not have the text twice")
 	require.Equal(t, []agent.ToolCallNote{{ID: "a", Tool: "lookup", Status: "success"}}, out.ToolCalls)
 	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))
 	require.True(t, strings.HasPrefix(out.ResultRef, "artifact://"))
@@ -266,7 +266,7 @@ func TestWholeTurn(t *testing.T) {
 		change(&late)
 		again, err := h.StoreTurn(t.Context(), late)
 		require.NoError(t, err, what)
-		require.NotNil(t, again.Final, "%s: the first to finish has the last word", what)
+		require.NotNil(t, again.Final, "%s: the first call decides the result", what)
 		require.Equal(t, agent.TurnCompleted, again.Final.Status, what)
 		require.Equal(t, int64(12), again.Final.ExecutionTimeMS, what)
 		require.Equal(t, out.ResultRef, again.Final.ResultRef, what)
@@ -277,7 +277,7 @@ func TestWholeTurn(t *testing.T) {
 
 	row, err := h.store.Result(t.Context(), "default", out.ResultRef)
 	require.NoError(t, err)
-	require.JSONEq(t, `[1,2]`, string(row.Data), "rows as rows")
+	require.JSONEq(t, `[1,2]`, string(row.Data), "the result has the rows")
 
 	duplicate, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: ref.TurnID, SessionID: "s1", Message: "hello"}, turns.BeginTurnInput{RunID: "r"})
 	require.NoError(t, err)
@@ -293,7 +293,7 @@ func TestWholeTurn(t *testing.T) {
 	require.Equal(t, agent.UserText("and now?"), prompt[4])
 }
 
-// TestTerminatedTurnKeepsItsBill: a turn that ends without its workflow has the usage that its model calls recorded, and its children's.
+// TestTerminatedTurnKeepsItsBill: a turn that ends without its workflow has the recorded usage of its model calls and of its children.
 func TestTerminatedTurnKeepsItsBill(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1"})
@@ -334,14 +334,14 @@ func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(row.Data), long)
 	events := h.events("t1")
-	require.Equal(t, long, events[len(events)-1].Result.Output, "readers of the stream get 64 KiB")
+	require.Equal(t, long, events[len(events)-1].Result.Output, "the stream has 64 KiB")
 }
 
-// TestStepsInTheAnswer: an agent that returns its steps has inputs and outputs of its tool calls in the result, as far as they fit.
+// TestStepsInTheAnswer: if the agent returns its steps, the result has the inputs and outputs of the tool calls, as far as they fit.
 func TestStepsInTheAnswer(t *testing.T) {
 	h := newHarness(t)
 	h.catalog.change(func(p *agent.Plan) { p.ReturnSteps = true })
-	h.tool.free = true
+	h.tool.effectFree = true
 	long := strings.Repeat("x", 30<<10) // below what is moved to the blob store
 	h.model.script(calls(toolCall("d", `{"q":1}`), toolCall("b", `{"q":2}`), toolCall("c", `{"q":3}`), toolCall("a", `{"q":4}`)), says("done"))
 	h.begin(agent.TurnRequest{TurnID: "t1"})
@@ -364,7 +364,7 @@ func TestStepsInTheAnswer(t *testing.T) {
 	require.JSONEq(t, `{"q":2}`, string(steps[1].Input))
 	require.JSONEq(t, `"`+long+`"`, string(steps[1].Output), "64 KiB fit")
 	require.Equal(t, agent.ToolCallNote{ID: "a", Tool: "lookup", Status: "success", Truncated: true}, steps[3])
-	require.JSONEq(t, `"short"`, string(out.ToolCalls[0].Output), "history has what fits into 1 KiB")
+	require.JSONEq(t, `"short"`, string(out.ToolCalls[0].Output), "the history has what fits into 1 KiB")
 	require.True(t, out.ToolCalls[1].Truncated)
 }
 
@@ -391,13 +391,13 @@ func TestBusySession(t *testing.T) {
 	ref := turns.TurnRef{TurnID: "t1", Tenant: "default", SessionID: "s1"}
 	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
 	require.NoError(t, err)
-	require.Equal(t, []string{"turn/t3"}, h.runs.ready, "the next turn is told")
+	require.Equal(t, []string{"turn/t3"}, h.runs.ready, "the next turn is signalled")
 	out, err = ask("t3", agent.OnBusyInterrupt)
 	require.NoError(t, err)
 	require.Equal(t, turns.VerdictReady, out.Verdict)
 }
 
-// TestMessageToARefusedTurn: a message that came with a refused turn has no session, and does not run as a turn of the default agent.
+// TestMessageToARefusedTurn: a message to a refused turn has no session, and does not become a turn of the default agent.
 func TestMessageToARefusedTurn(t *testing.T) {
 	h := newHarness(t)
 	out, err := h.QueueMessage(t.Context(), turns.QueueMessageInput{TurnID: "t1", Message: turns.Message{Message: "hello"}, Start: true})

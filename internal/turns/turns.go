@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Config is what [New] needs; every field but the bounds, Observer and Logger is required.
+// Config configures [New]. The ports up to Knowledge are required.
 type Config struct {
 	Registry   Registry
 	Models     Models
@@ -24,33 +24,33 @@ type Config struct {
 	Runs       Runs
 	Schemas    Schemas
 	Knowledge  Knowledge
-	// OnUnavailable says what becomes of a call that needs an approval while the store of approvals does not answer; empty: it waits.
+	// OnUnavailable says what happens to a call that needs an approval while the store of approvals does not answer. Default: it waits.
 	OnUnavailable agent.OnUnavailable
-	Observer      agent.Observer // nil: nobody watches
-	Logger        *zap.Logger
-	// DirectFallback counts direct turns that become durable because their process is gone; nil: nobody counts.
+	Observer      agent.Observer // default: [agent.Unobserved]
+	Logger        *zap.Logger    // default: no logs
+	// DirectFallback counts direct turns that become durable because their process is gone. It may be nil.
 	DirectFallback func(why agent.Fallback)
 
-	MaxMessageBytes    int              // of a request's messages; 0: 1 MiB
-	QueueLength        int              // most turns waiting in one session; 0: 100
-	BatchInterval      time.Duration    // how long tokens gather before they go to the log; 0: 25 ms
-	ToolTimeout        time.Duration    // longest tool call, below the activity's own timeout; 0: 8 min
-	InlineBytes        int              // a tool output beyond this goes to the blob store; 0: 32 KiB
-	MaxInlineBytes     int              // a result beyond this goes to the blob store; 0: 10 MiB
-	OutputBytes        int              // most output in the API's answer; 0: 64 KiB
-	HistoryOutputBytes int              // most output in the workflow's result; 0: 1 KiB
-	TurnEvents         int              // a turn continues as new after so many history events; 0: when the server suggests it
-	ConversationEvents int              // a conversation likewise; 0: 2,000
-	ProviderWait       time.Duration    // how long a turn waits in all for a model provider that is away; 0: it fails at once
-	ModelCalls         agent.ModelCalls // how workflows run CallModel; empty: as normal activities
-	SearchAttributes   func() bool      // whether the namespace knows those of every turn; nil: no
-	StatusAttributes   func() bool      // whether it knows those of turns that waited or failed; nil: no
-	FailsWorkflow      bool             // the workflow of a failed turn fails, too, unless another workflow waits for it
-	MessageSummaries   bool             // Temporal's summary of a turn is the beginning of its message
-	StartsHere         bool             // workflows that this process starts usually run in it: it owns their streams from the beginning
+	MaxMessageBytes    int              // of a request's messages; default 1 MiB
+	QueueLength        int              // how many turns may wait in one session; default 100
+	BatchInterval      time.Duration    // how long tokens are gathered before they go to the log; default 25 ms
+	ToolTimeout        time.Duration    // of a tool call; must be shorter than the activity's timeout; default 8 min
+	InlineBytes        int              // larger tool outputs go to the blob store; default 32 KiB
+	MaxInlineBytes     int              // larger results go to the blob store; default 10 MiB
+	OutputBytes        int              // maximum of the output that the API returns; default 64 KiB
+	HistoryOutputBytes int              // maximum of the output in the workflow's result; default 1 KiB
+	TurnEvents         int              // the number of history events after which a turn continues as new; 0: when the server suggests it
+	ConversationEvents int              // the same for a conversation; default 2,000
+	ProviderWait       time.Duration    // how long a turn waits in total for an unavailable model provider; 0: it fails at once
+	ModelCalls         agent.ModelCalls // how workflows run CallModel; default: as normal activities
+	SearchAttributes   func() bool      // whether the namespace has the search attributes of every turn; nil: no
+	StatusAttributes   func() bool      // whether it has those of turns that waited or failed; nil: no
+	FailsWorkflow      bool             // whether the workflow of a failed turn fails, unless another workflow waits for it
+	MessageSummaries   bool             // whether Temporal shows the beginning of a turn's message as its summary
+	StartsHere         bool             // whether workflows that this process starts usually run in it, so that it should own their streams from the beginning
 }
 
-// Turns carries out what a turn does to the world, step by step, for whoever drives it.
+// Turns has the use cases of a running turn. Its methods are called by workflows, as activities, or by the process that runs a direct turn.
 type Turns struct {
 	Config
 
@@ -60,7 +60,7 @@ type Turns struct {
 	callTimes callTimes
 }
 
-// New checks the configuration and fills in the bounds.
+// New returns a [Turns]. The error names the first required port that is missing.
 func New(c Config) (*Turns, error) {
 	for _, required := range []struct {
 		name string
@@ -81,6 +81,19 @@ func New(c Config) (*Turns, error) {
 			return nil, errors.New("turns: " + required.name + " is missing")
 		}
 	}
+	c.setDefaults()
+	turns, err := lru.New[agent.TurnID, facts](maxCachedTurns)
+	if err != nil {
+		return nil, fmt.Errorf("turn cache: %w", err)
+	}
+	executors, err := lru.New[string, *executor](maxCachedExecutors)
+	if err != nil {
+		return nil, fmt.Errorf("executor cache: %w", err)
+	}
+	return &Turns{Config: c, turns: turns, executors: executors}, nil
+}
+
+func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -94,12 +107,8 @@ func New(c Config) (*Turns, error) {
 	c.OutputBytes = orDefault(c.OutputBytes, 64<<10)
 	c.HistoryOutputBytes = orDefault(c.HistoryOutputBytes, 1<<10)
 	c.ConversationEvents = orDefault(c.ConversationEvents, 2000)
-	if c.ToolTimeout <= 0 {
-		c.ToolTimeout = 8 * time.Minute
-	}
-	if c.BatchInterval <= 0 {
-		c.BatchInterval = 25 * time.Millisecond
-	}
+	c.ToolTimeout = orDefault(c.ToolTimeout, 8*time.Minute)
+	c.BatchInterval = orDefault(c.BatchInterval, 25*time.Millisecond)
 	if c.DirectFallback == nil {
 		c.DirectFallback = func(agent.Fallback) {}
 	}
@@ -110,18 +119,9 @@ func New(c Config) (*Turns, error) {
 	if c.StatusAttributes == nil {
 		c.StatusAttributes = no
 	}
-	turns, err := lru.New[agent.TurnID, facts](cachedTurns)
-	if err != nil {
-		return nil, fmt.Errorf("turn cache: %w", err)
-	}
-	executors, err := lru.New[string, *executor](cachedExecutors)
-	if err != nil {
-		return nil, fmt.Errorf("executor cache: %w", err)
-	}
-	return &Turns{Config: c, turns: turns, executors: executors}, nil
 }
 
-func orDefault(n, def int) int {
+func orDefault[T int | time.Duration](n, def T) T {
 	if n <= 0 {
 		return def
 	}

@@ -13,42 +13,42 @@ import (
 )
 
 const (
-	// upkeepEvery is the time between two looks at turns that nobody may be driving, wakeEvery the number of looks between two at stalled turns.
-	upkeepEvery = 5 * time.Second
-	wakeEvery   = 6
-	// stalledAfter is how long a turn may take to go on by itself: longer than Temporal takes to replace a dead worker.
+	// upkeepInterval is the time between two rounds of Upkeep, a little more at random. Each wakeRounds rounds it looks for stalled turns.
+	upkeepInterval = 5 * time.Second
+	wakeRounds     = 6
+	// stalledAfter is how long a turn may take to continue by itself. It is longer than Temporal takes to replace a dead worker.
 	stalledAfter = 15 * time.Second
-	// Bounds of one look.
-	upkeepTurns   = 200
-	upkeepAtOnce  = 8
-	upkeepTimeout = time.Minute
+	// Bounds of one round.
+	maxUpkeepTurns    = 200
+	maxParallelUpkeep = 8
+	upkeepTimeout     = time.Minute
 )
 
-// Upkeep keeps recorded turns going, and adds up usage in the store.
+// Upkeep continues recorded turns that have been abandoned or have stalled, and adds up usage in the store.
 type Upkeep struct {
 	Turns *Turns
 	Store UpkeepStore
 }
 
-// UpkeepStore finds turns that do not go on by themselves.
+// UpkeepStore finds turns that do not continue by themselves.
 type UpkeepStore interface {
-	// StalledTurns returns turns of workflows that have had a reason to go on, according to the store, for the time quiet and have not.
-	StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error)
-	// Stranded calls work with turns that nobody may be driving: recorded by a door longer than age ago and not begun, or direct with a lease
-	// that has run out. One process at a time does so; ran is false if it is another one.
-	Stranded(ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
-	// AddUpUsage moves what model calls were billed since the last time into the sums by day. It returns how many rows that was.
+	// StalledTurns returns durable turns that, according to the store, should have continued at least minAge ago and have not.
+	StalledTurns(ctx context.Context, minAge time.Duration, limit int) ([]agent.StalledTurn, error)
+	// Stranded calls work with turns that may have been abandoned: recorded at least minAge ago and not begun, or direct with an expired lease. Only one
+	// process at a time does so; ran is false in the others.
+	Stranded(ctx context.Context, minAge time.Duration, limit int, work func(context.Context, []agent.TurnID) error) (ran bool, err error)
+	// AddUpUsage adds the new rows of the ledger to the daily sums, and returns their number.
 	AddUpUsage(ctx context.Context) (added int64, err error)
 }
 
-// Run starts turns that were recorded and not started, takes over direct ones whose process died, wakes stalled ones, and adds up usage by day,
-// until ctx ends.
+// Run starts turns that were recorded but not started, takes over direct turns whose process died, wakes stalled turns, and adds up usage by day, until
+// ctx ends.
 func (u *Upkeep) Run(ctx context.Context) {
-	for look := 1; ; look++ {
+	for round := 1; ; round++ {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(upkeepEvery + rand.N(upkeepEvery/2)): // so that processes take turns
+		case <-time.After(upkeepInterval + rand.N(upkeepInterval/2)): // spreads the rounds of several processes
 		}
 		if err := u.StartStranded(ctx); err != nil && ctx.Err() == nil {
 			u.Turns.Logger.Warn("start turns that nobody drives", zap.Error(err))
@@ -56,7 +56,7 @@ func (u *Upkeep) Run(ctx context.Context) {
 		if err := u.addUpUsage(ctx); err != nil && ctx.Err() == nil {
 			u.Turns.Logger.Warn("add up usage by day", zap.Error(err))
 		}
-		if look%wakeEvery != 0 {
+		if round%wakeRounds != 0 {
 			continue
 		}
 		woken, err := u.WakeStalledTurns(ctx, stalledAfter)
@@ -76,13 +76,13 @@ func (u *Upkeep) addUpUsage(ctx context.Context) error {
 	return err
 }
 
-// StartStranded looks once at the turns that nobody may be driving, unless another process does so now.
+// StartStranded starts or ends the turns that have been abandoned, unless another process is doing so.
 func (u *Upkeep) StartStranded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
 	defer cancel()
-	_, err := u.Store.Stranded(ctx, orphanAfter, upkeepTurns, func(ctx context.Context, ids []agent.TurnID) error {
+	_, err := u.Store.Stranded(ctx, orphanAfter, maxUpkeepTurns, func(ctx context.Context, ids []agent.TurnID) error {
 		g, ctx := errgroup.WithContext(ctx)
-		g.SetLimit(upkeepAtOnce)
+		g.SetLimit(maxParallelUpkeep)
 		for _, id := range ids {
 			g.Go(func() error {
 				_, err := u.Turns.EndOrphan(ctx, id)
@@ -94,33 +94,33 @@ func (u *Upkeep) StartStranded(ctx context.Context) error {
 	return err
 }
 
-// WakeStalledTurns signals workflows that may have missed a decision, a cancel, or that their session is free. It returns how many it has
-// signalled. Workflows that make progress are left alone.
-func (u *Upkeep) WakeStalledTurns(ctx context.Context, quiet time.Duration) (woken int, err error) {
+// WakeStalledTurns signals workflows that may have missed a decision, a cancellation, or that they hold their session. It does not signal workflows that
+// make progress. It returns the number of workflows that it has signalled.
+func (u *Upkeep) WakeStalledTurns(ctx context.Context, minAge time.Duration) (woken int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, upkeepTimeout)
 	defer cancel()
-	stalled, err := u.Store.StalledTurns(ctx, quiet, upkeepTurns)
+	stalled, err := u.Store.StalledTurns(ctx, minAge, maxUpkeepTurns)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
 	for _, t := range stalled {
-		told, err := u.wake(ctx, t)
+		isWoken, err := u.wake(ctx, t)
 		if err != nil {
 			errs = append(errs, err)
 			if ctx.Err() != nil {
 				break
 			}
 		}
-		if told {
+		if isWoken {
 			woken++
 		}
 	}
 	return woken, errors.Join(errs...)
 }
 
-// wake signals one stalled turn, and reports whether it did. The turn of a workflow that no longer exists is ended by its followers.
-func (u *Upkeep) wake(ctx context.Context, t agent.StalledTurn) (told bool, err error) {
+// wake signals one stalled turn, and reports whether it did. It does nothing if the workflow no longer exists: the followers of that turn end it.
+func (u *Upkeep) wake(ctx context.Context, t agent.StalledTurn) (isWoken bool, err error) {
 	workflow, err := u.Turns.Runs.Look(ctx, t.WorkflowID)
 	waitsForChild := workflow.Children && t.Reason != agent.StallCancelled
 	if err != nil || !workflow.Running || workflow.Busy || waitsForChild {
@@ -136,8 +136,8 @@ func (u *Upkeep) wake(ctx context.Context, t agent.StalledTurn) (told bool, err 
 	return u.repeatDecisions(ctx, t)
 }
 
-// repeatDecisions signals what was decided, or provided, for the newest step that waited.
-func (u *Upkeep) repeatDecisions(ctx context.Context, t agent.StalledTurn) (told bool, err error) {
+// repeatDecisions signals the decisions and provided results of the newest step that waited.
+func (u *Upkeep) repeatDecisions(ctx context.Context, t agent.StalledTurn) (isWoken bool, err error) {
 	approvals, err := u.Turns.Store.Approvals(ctx, t.TurnID)
 	if err != nil || len(approvals) == 0 {
 		return false, err
@@ -145,7 +145,7 @@ func (u *Upkeep) repeatDecisions(ctx context.Context, t agent.StalledTurn) (told
 	step := approvals[len(approvals)-1].Step
 	for i := range approvals {
 		p := &approvals[i]
-		if p.Step != step || p.By == agent.ExpiredBy { // the workflow itself decides what expires
+		if p.Step != step || p.By == agent.ExpiredBy { // the workflow finds expired approvals itself
 			continue
 		}
 		if err := u.Turns.Runs.Resolved(ctx, t.WorkflowID, p); err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/turns"
 )
 
-// age makes a turn so old that nobody is about to start it.
-func (o *office) age(id agent.TurnID) {
+// ageTurn makes a turn so old that it counts as abandoned.
+func (o *inboxHarness) ageTurn(id agent.TurnID) {
 	o.t.Helper()
 	_, err := o.pool.Exec(o.t.Context(), `UPDATE turns SET created_at = created_at - interval '1 minute', held_at = held_at - interval '1 minute',
 		lease_until = lease_until - interval '1 minute' WHERE turn_id = $1`, id)
 	require.NoError(o.t, err)
 }
 
-// recover has upkeep look once, and returns the turn.
-func (o *office) recover(id agent.TurnID) agent.TurnState {
+// startStranded runs upkeep once and returns the turn.
+func (o *inboxHarness) startStranded(id agent.TurnID) agent.TurnState {
 	o.t.Helper()
 	require.NoError(o.t, o.StartStranded(o.t.Context()))
 	turn, err := o.store.Turn(o.t.Context(), id)
@@ -29,24 +29,23 @@ func (o *office) recover(id agent.TurnID) agent.TurnState {
 	return turn
 }
 
-// TestUnknownStart: a turn that is recorded is accepted, whatever becomes of its start. Upkeep starts it if nobody has, and a repeated request
-// joins it.
+// TestUnknownStart: a recorded turn is accepted, even if its start fails. Upkeep starts it, and a repeated request joins it.
 func TestUnknownStart(t *testing.T) {
 	away := agent.Errorf(agent.CodeUnavailable, "", "dial tcp 10.0.0.7:7233: connection refused")
 	for name, c := range map[string]struct {
 		session agent.SessionID
-		fault   func(o *office)
-		started bool // in spite of the fault
+		fault   func(o *inboxHarness)
+		started bool // although the call fails
 	}{
-		"Temporal is away":               {"", func(o *office) { o.away = away }, false},
-		"Temporal is away, in a session": {"s", func(o *office) { o.away = away }, false},
-		"Temporal has too much to do":    {"", func(o *office) { o.away = agent.Errorf(agent.CodeRateLimited, "", "busy") }, false},
-		"the answer is lost":             {"", func(o *office) { o.answer = agent.Errorf(agent.CodeUnavailable, "", "late") }, true},
+		"Temporal is away":               {"", func(o *inboxHarness) { o.temporalErr = away }, false},
+		"Temporal is away, in a session": {"s", func(o *inboxHarness) { o.temporalErr = away }, false},
+		"Temporal has too much to do":    {"", func(o *inboxHarness) { o.temporalErr = agent.Errorf(agent.CodeRateLimited, "", "busy") }, false},
+		"the answer is lost":             {"", func(o *inboxHarness) { o.startErr = agent.Errorf(agent.CodeUnavailable, "", "late") }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOffice(t)
+			o := newInboxHarness(t)
 			c.fault(o)
-			e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", c.session })}
+			e := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", c.session })}
 			receipt, err := o.Submit(t.Context(), e)
 			require.NoError(t, err)
 			require.True(t, receipt.StartUnknown)
@@ -55,15 +54,15 @@ func TestUnknownStart(t *testing.T) {
 			require.NoError(t, err, "what is recorded can be read")
 			require.Nil(t, turn.Output)
 
-			o.away, o.answer = nil, nil
-			require.Nil(t, o.recover(id).Output)
+			o.temporalErr, o.startErr = nil, nil
+			require.Nil(t, o.startStranded(id).Output)
 			_, started := o.input(id)
-			require.Equal(t, c.started, started, "whoever recorded it may be starting it")
-			o.age(id)
-			require.Nil(t, o.recover(id).Output)
+			require.Equal(t, c.started, started, "its start may be under way")
+			o.ageTurn(id)
+			require.Nil(t, o.startStranded(id).Output)
 			request, started := o.input(id)
 			require.True(t, started)
-			require.Empty(t, request.Message, "it is started by its id")
+			require.Empty(t, request.Message, "the turn is started by its id")
 			again, err := o.Submit(t.Context(), e)
 			require.NoError(t, err)
 			require.True(t, again.Joined)
@@ -73,13 +72,13 @@ func TestUnknownStart(t *testing.T) {
 	}
 }
 
-// TestUnknownRecord: an error means that nothing is recorded; where nobody can find out, the turn is accepted.
+// TestUnknownRecord: an error means that nothing was recorded. If the outcome is unknown, the turn is accepted.
 func TestUnknownRecord(t *testing.T) {
 	lost := &agent.Error{Code: agent.CodeUnavailable, Err: fmt.Errorf("%w: connection lost", agent.ErrOutcomeUnknown)}
 	away := agent.Errorf(agent.CodeUnavailable, "begin turn", "no connection")
 	for name, c := range map[string]struct {
-		begins            []error
-		refused, accepted bool // accepted: nobody knows whether it is recorded
+		beginErrs         []error
+		refused, accepted bool // accepted, because the outcome is unknown
 	}{
 		"the database is away":                    {[]error{away}, true, false},
 		"the answer is lost":                      {[]error{lost}, false, false},
@@ -88,9 +87,9 @@ func TestUnknownRecord(t *testing.T) {
 	} {
 		for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 			t.Run(name+" "+string(mode), func(t *testing.T) {
-				o := newOffice(t)
-				o.begins = c.begins
-				receipt, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t1", mode })})
+				o := newInboxHarness(t)
+				o.beginErrs = c.beginErrs
+				receipt, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t1", mode })})
 				require.Equal(t, c.refused, err != nil, "%v", err)
 				require.Equal(t, c.accepted, receipt.StartUnknown)
 				_, err = o.store.Turn(t.Context(), "t1")
@@ -99,8 +98,8 @@ func TestUnknownRecord(t *testing.T) {
 					require.Empty(t, o.started)
 					return
 				}
-				o.age("t1")
-				o.recover("t1")
+				o.ageTurn("t1")
+				o.startStranded("t1")
 				_, started := o.input("t1")
 				require.True(t, started)
 			})
@@ -108,33 +107,33 @@ func TestUnknownRecord(t *testing.T) {
 	}
 }
 
-// TestRefusedStart: a turn that Temporal will never start has ended when the caller is told so.
+// TestRefusedStart: if Temporal refuses to start a turn, the turn has ended when the caller gets the error.
 func TestRefusedStart(t *testing.T) {
-	o := newOffice(t)
-	o.away = agent.Errorf(agent.CodeDenied, "", "no")
-	_, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })})
+	o := newInboxHarness(t)
+	o.temporalErr = agent.Errorf(agent.CodeDenied, "", "no")
+	_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID = "t1" })})
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
-	require.Equal(t, agent.StopTerminated, o.ended("t1").StopReason)
+	require.Equal(t, agent.StopTerminated, o.waitForResult("t1").StopReason)
 }
 
-// TestTurnsOfWorkflowsAreTheirs: a turn that a workflow has recorded is started by it.
+// TestTurnsOfWorkflowsAreTheirs: upkeep does not start a turn that a workflow has recorded.
 func TestTurnsOfWorkflowsAreTheirs(t *testing.T) {
-	o := newOffice(t)
-	req := hello(func(r *agent.TurnRequest) { r.TurnID = "t1" })
+	o := newInboxHarness(t)
+	req := helloRequest(func(r *agent.TurnRequest) { r.TurnID = "t1" })
 	_, err := o.acts.Begin(t.Context(), req, turns.BeginTurnInput{WorkflowID: "turn/t1"})
 	require.NoError(t, err)
-	o.age("t1")
-	require.Nil(t, o.recover("t1").Output)
+	o.ageTurn("t1")
+	require.Nil(t, o.startStranded("t1").Output)
 	require.Empty(t, o.started)
 }
 
-// TestDirectTurnThatDidNotBegin: one that is recorded and fails before it is driven becomes durable, at once or when its lease has run out, and
-// the same request joins a turn that runs.
+// TestDirectTurnThatDidNotBegin: a direct turn that is recorded and fails before it runs becomes durable, at once or when its lease
+// expires, and a repeated request joins it.
 func TestDirectTurnThatDidNotBegin(t *testing.T) {
-	e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Mode = "k", agent.ModeDirect })}
+	e := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Mode = "k", agent.ModeDirect })}
 	t.Run("the log failed", func(t *testing.T) {
-		o := newOffice(t)
-		o.broken = 1
+		o := newInboxHarness(t)
+		o.failingWrites = 1
 		receipt, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
 		_, started := o.input(receipt.TurnID)
@@ -145,30 +144,30 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 		require.Equal(t, agent.FallbackTrouble, turn.Record.Fallback)
 	})
 	t.Run("and Temporal too", func(t *testing.T) {
-		o := newOffice(t)
-		o.broken, o.away = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
+		o := newInboxHarness(t)
+		o.failingWrites, o.temporalErr = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
 		receipt, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
 		require.True(t, receipt.StartUnknown)
-		o.away = nil
-		o.age(receipt.TurnID)
+		o.temporalErr = nil
+		o.ageTurn(receipt.TurnID)
 		again, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
 		require.Equal(t, receipt.TurnID, again.TurnID)
 		_, started := o.input(receipt.TurnID)
-		require.True(t, started, "the repeated request has it run")
-		turn := o.recover(receipt.TurnID)
+		require.True(t, started, "the repeated request starts it")
+		turn := o.startStranded(receipt.TurnID)
 		require.Nil(t, turn.Output)
 		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
 	})
 	t.Run("nobody asks again", func(t *testing.T) {
-		o := newOffice(t)
-		o.broken, o.away = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
+		o := newInboxHarness(t)
+		o.failingWrites, o.temporalErr = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
 		receipt, err := o.Submit(t.Context(), e)
 		require.NoError(t, err)
-		o.away = nil
-		o.age(receipt.TurnID)
-		turn := o.recover(receipt.TurnID)
+		o.temporalErr = nil
+		o.ageTurn(receipt.TurnID)
+		turn := o.startStranded(receipt.TurnID)
 		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
 		require.Equal(t, agent.FallbackLost, turn.Record.Fallback)
 		_, started := o.input(receipt.TurnID)
@@ -176,11 +175,11 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 	})
 }
 
-// TestOverload: one turn too many is refused before anything happens, and says when to come again; a request whose turn exists joins it.
+// TestOverload: without capacity, a new turn is refused with a time to retry, and a request whose turn exists joins it.
 func TestOverload(t *testing.T) {
-	capacity := admission.NewCapacity(1) // nothing begins so soon
-	o := newOffice(t, func(_ *office, c *turns.InboxConfig) { c.Capacity = capacity })
-	keyed := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.IdempotencyKey = "k" })}
+	capacity := admission.NewCapacity(1) // turns do not begin meanwhile
+	o := newInboxHarness(t, func(_ *inboxHarness, c *turns.InboxConfig) { c.Capacity = capacity })
+	keyed := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey = "k" })}
 	first, err := o.Submit(t.Context(), keyed)
 	require.NoError(t, err)
 	for err == nil {
@@ -188,7 +187,7 @@ func TestOverload(t *testing.T) {
 	}
 	places := o.places()
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
-		_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
+		_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
 		var refusal *agent.Error
 		require.ErrorAs(t, err, &refusal)
 		require.Equal(t, agent.CodeUnavailable, refusal.Code)
@@ -198,10 +197,10 @@ func TestOverload(t *testing.T) {
 	const refusals = 1000
 	began := time.Now()
 	for range refusals {
-		_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+		_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(nil)})
 		require.Error(t, err)
 	}
-	require.Less(t, time.Since(began), refusals*5*time.Millisecond, "a refusal is cheap")
+	require.Less(t, time.Since(began), refusals*5*time.Millisecond, "a refusal does not read the store")
 	require.Equal(t, places, o.places())
 	_, err = o.store.Turn(t.Context(), "t2")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
@@ -211,16 +210,16 @@ func TestOverload(t *testing.T) {
 	require.True(t, again.Joined)
 }
 
-// TestNextInLineKeepsTheHolder: a message that waits behind a turn that nobody drives starts that turn if it can go on, and does not end it.
+// TestNextInLineKeepsTheHolder: a message that waits behind an abandoned turn starts that turn if it can run, and does not end it.
 func TestNextInLineKeepsTheHolder(t *testing.T) {
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
 		t.Run(string(mode), func(t *testing.T) {
-			o := newOffice(t)
+			o := newInboxHarness(t)
 			record := agent.TurnRecord{TurnID: "holder", Tenant: "acme", SessionID: "s", Mode: mode, StartByID: true}
 			_, err := o.store.Begin(t.Context(), record)
 			require.NoError(t, err)
-			o.age("holder")
-			e := agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "next", "s" })}
+			o.ageTurn("holder")
+			e := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "next", "s" })}
 			_, err = o.Submit(t.Context(), e)
 			require.NoError(t, err)
 			begun, err := o.acts.Begin(t.Context(), e.Request, turns.BeginTurnInput{WorkflowID: "turn/next", RunID: "r", Again: true})
@@ -236,11 +235,11 @@ func TestNextInLineKeepsTheHolder(t *testing.T) {
 }
 
 func TestEndOrphan(t *testing.T) {
-	o := newOffice(t)
+	o := newInboxHarness(t)
 	ended, err := o.acts.EndOrphan(t.Context(), "unheard-of")
 	require.NoError(t, err)
 	require.False(t, ended)
-	r, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	r, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
 	require.NoError(t, err)
 	ended, err = o.acts.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)
@@ -252,15 +251,15 @@ func TestEndOrphan(t *testing.T) {
 	require.True(t, ended)
 }
 
-// TestTerminatedTurnsHoldNoPlace: whoever comes next finds out that their workflow is gone.
+// TestTerminatedTurnsHoldNoPlace: the next request finds out that the workflow of a turn is gone, and gets its place.
 func TestTerminatedTurnsHoldNoPlace(t *testing.T) {
-	o := newOffice(t, bounded(t, 1))
-	first, err := o.Submit(t.Context(), agent.Envelope{Request: hello(func(r *agent.TurnRequest) { r.SessionID = "s" })})
+	o := newInboxHarness(t, bounded(t, 1))
+	first, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
 	require.NoError(t, err)
 	o.mu.Lock()
 	o.closed[first.TurnID.WorkflowID()] = true
 	o.mu.Unlock()
-	_, err = o.Submit(t.Context(), agent.Envelope{Request: hello(nil)})
+	_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(nil)})
 	require.NoError(t, err)
-	require.Equal(t, agent.StopTerminated, o.ended(first.TurnID).StopReason)
+	require.Equal(t, agent.StopTerminated, o.waitForResult(first.TurnID).StopReason)
 }
