@@ -27,7 +27,7 @@ type ledger struct {
 
 func newLedger() *ledger { return &ledger{young: map[string]int64{}, held: map[string]bool{}} }
 
-func (l *ledger) Putting(_ context.Context, tenant, ref string, size int64) error {
+func (l *ledger) RecordPut(_ context.Context, tenant, ref string, size int64) error {
 	if l.putting != nil {
 		if err := l.putting(); err != nil {
 			return err

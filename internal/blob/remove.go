@@ -77,7 +77,7 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 func (s *Store) putObject(ctx context.Context, tenant, digest string, size int64, write func(key string) error) error {
 	key := objectKey(tenant, digest)
 	if s.ledger != nil && tenant != plansFolder {
-		if err := s.ledger.Putting(ctx, tenant, scheme+digest, size); err != nil {
+		if err := s.ledger.RecordPut(ctx, tenant, scheme+digest, size); err != nil {
 			return fmt.Errorf("%s: %w", opPut, err)
 		}
 	}

@@ -44,8 +44,8 @@ func MaxBytes(n int64) Option { return func(s *Store) { s.maxBytes = n } }
 // Ledger has the references to content, and when it was stored last; the package's comment says what it guarantees. References are
 // cas://sha256:<hex>.
 type Ledger interface {
-	// Putting records that content of so many bytes is about to be stored. It is not released within the grace period from now on.
-	Putting(ctx context.Context, tenant, ref string, bytes int64) error
+	// RecordPut records that content of so many bytes is about to be stored. It is not released within the grace period from now on.
+	RecordPut(ctx context.Context, tenant, ref string, bytes int64) error
 	// Release atomically removes content from the ledger if nobody refers to it and nobody has stored it within the grace period, and
 	// reports whether the content may be removed.
 	Release(ctx context.Context, tenant, ref string) (bool, error)

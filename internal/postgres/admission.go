@@ -13,27 +13,28 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// AdmissionStore counts what tenants, users and agents use, and admits turns within their bounds:
+// AdmissionStore admits turns within the limits of tenants, users and agents:
 //
-//   - requests_per_minute counts a log of admissions, so that no minute, wherever it begins, has more than the bound.
-//   - concurrent_turns counts turn_places. A turn has its place from its admission to its end, also while it waits in its session's queue or for a
-//     person. Triggers on turns remove it in the transaction in which the turn ends or is deleted. A turn without a row in turns for a minute loses
-//     its place until it begins.
-//   - tokens_per_minute counts the usage ledger. Budgets count the view usage_by_day, which includes rows that are not added up yet.
+//   - requests_per_minute is checked against a log of admissions, so that no period of a minute has more requests than the limit.
+//   - concurrent_turns is checked against turn_places. A turn has a place from its admission to its end, also while it waits in its session's
+//     queue or for a person. Triggers on turns remove the place in the transaction in which the turn ends or is deleted. A turn that is not
+//     recorded within a minute of its admission loses its place until it begins.
+//   - tokens_per_minute is checked against the usage ledger, and budgets against the view usage_by_day.
 //
-// Only the first two change with an admission, so only they need admissions of a tenant one at a time. Among all processes an advisory lock
-// does that, held for one function call and its commit. Within this process [turnstiles] do, so that a tenant waits with one connection.
+// Only the first two change with an admission, so only they require that the admissions of a tenant run one at a time. An advisory lock,
+// which is held for one function call and its commit, ensures that among all processes, and tenantLocks ensure it within this process, so that
+// a tenant waits with only one connection.
 type AdmissionStore struct {
 	*database
 
-	turnstiles turnstiles
+	locks tenantLocks
 }
 
 const admit = `
 SELECT coalesce(r_kind, ''), coalesce(r_bound, ''), coalesce(r_used, 0), coalesce(r_again, r_now), r_now
 FROM turnstone_admit($1, $2, $3, $4, $5, $6, $7)`
 
-// boundedParty is somebody whose turns have bounds.
+// boundedParty is a tenant, user or agent with the limits of its turns.
 type boundedParty struct {
 	kind, name string
 	bound      agent.Bound
@@ -46,7 +47,7 @@ func boundedParties(a *agent.Admission) [3]boundedParty {
 	}
 }
 
-// limitsOf returns the limits of a bound in the order of [boundNames] and of the function turnstone_admit.
+// limitsOf returns the limits in b in the order of [boundNames] and of the SQL function turnstone_admit.
 func limitsOf(b *agent.Bound) []float64 {
 	return []float64{
 		float64(b.RequestsPerMinute), float64(b.ConcurrentTurns), float64(b.TokensPerMinute), b.DailyCostUSD, b.MonthlyCostUSD,
@@ -61,12 +62,12 @@ func boundNames() []string {
 	}
 }
 
-// Admit admits a turn, or refuses it with [agent.CodeRateLimited], an [agent.AdmissionRefused] as its cause and a RetryAfter. It names the
-// first bound that is reached: those of the tenant, of the user, of the agent, each in the order of [agent.Bound]'s fields. It takes one
-// round trip and one transaction, and is atomic among all processes: no more turns are admitted than the bounds allow.
+// Admit admits a turn, or refuses it with [agent.CodeRateLimited], with an [agent.AdmissionRefused] as its cause and a RetryAfter. The cause
+// names the first limit that is reached: of the tenant, the user or the agent, each in the order of the fields of [agent.Bound]. Admit takes
+// one round trip and is atomic among all processes, so that no more turns are admitted than the limits allow.
 //
-// A turn that was admitted before, and has its place or has begun, is admitted again and counted once. A budget that is not used up admits
-// a turn whatever that will cost. A turn without a user or an agent has no bound of that kind. Without any bound the database is not asked.
+// A turn that was admitted before and has its place, or has begun, is admitted again and counted once. A budget that is not used up admits a
+// turn of any cost. A turn without a user or an agent has no limits of that kind. If there are no limits, Admit does not ask the database.
 func (s *AdmissionStore) Admit(ctx context.Context, a agent.Admission) error {
 	const op = "admit turn"
 	if err := checkNames(
@@ -75,25 +76,26 @@ func (s *AdmissionStore) Admit(ctx context.Context, a agent.Admission) error {
 		return err
 	}
 	var (
-		limits            []float64
-		isBound, isSerial bool // there is a bound; there is one that admissions change
+		limits   []float64
+		hasLimit bool
+		isSerial bool // whether one of the limits changes with each admission
 	)
 	for _, party := range boundedParties(&a) {
 		for i, limit := range limitsOf(&party.bound) {
 			limits = append(limits, limit)
-			isBound = isBound || limit > 0
+			hasLimit = hasLimit || limit > 0
 			isSerial = isSerial || limit > 0 && i < 2
 		}
 	}
-	if !isBound {
+	if !hasLimit {
 		return nil
 	}
 	if isSerial {
-		leave, err := s.turnstiles.enter(ctx, op, a.Tenant)
+		unlock, err := s.locks.lock(ctx, op, a.Tenant)
 		if err != nil {
 			return err
 		}
-		defer leave()
+		defer unlock()
 	}
 	var (
 		kind, bound    string
@@ -124,7 +126,7 @@ func admissionRefused(a *agent.Admission, kind, bound string, used float64, wait
 	return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: max(wait, time.Millisecond), Err: r}
 }
 
-// The oldest places of each kind come first: otherwise a tenant's many places hide the few of a user.
+// readPlaces returns the oldest places of each kind first, so that the many places of a tenant do not hide the few of a user.
 const readPlaces = `
 SELECT turn_id FROM (
 	SELECT p.turn_id, p.at, row_number() OVER (PARTITION BY k.kind ORDER BY p.at, p.turn_id) AS n
@@ -133,9 +135,9 @@ SELECT turn_id FROM (
 		AND (k.kind = 'tenant' OR k.kind = 'user' AND p.user_id = turnstone_short_name($2) OR k.kind = 'agent' AND p.agent = turnstone_short_name($3))
 ) o GROUP BY turn_id ORDER BY min(n), min(at), turn_id LIMIT $6`
 
-// Running returns turns whose places count for a: those of the tenant, of the user and of the agent that have a bound on concurrent turns
-// (of the tenant if none has), the longest admitted first, at most limit (100 by default, 1,000 at most). After a refusal, the caller can
-// check whether they still run; [TurnStore.Finish] frees the place of a turn that does not.
+// Running returns the turns that count against the limits on concurrent turns in a, or against the tenant if there is no such limit. It
+// returns those that were admitted first, at most limit (100 by default, 1,000 at most). After a refusal the caller can check whether they
+// still run; [TurnStore.Finish] frees the place of a turn that does not.
 func (s *AdmissionStore) Running(ctx context.Context, a agent.Admission, limit int) ([]agent.TurnID, error) {
 	var kinds []string
 	for _, party := range boundedParties(&a) {
@@ -154,7 +156,7 @@ func (s *AdmissionStore) Running(ctx context.Context, a agent.Admission, limit i
 const leavePlace = `
 DELETE FROM turn_places WHERE tenant = $1 AND turn_id = $2 AND NOT begun`
 
-// Leave frees the place of an admitted turn that will not begin. It does nothing if the turn has begun; the request stays counted.
+// Leave frees the place of an admitted turn that will not begin. It does nothing if the turn has begun. The request still counts.
 func (s *AdmissionStore) Leave(ctx context.Context, tenant string, id agent.TurnID) error {
 	_, err := s.pool.Exec(ctx, leavePlace, cleanText(tenant), cleanText(string(id)))
 	return mapError("leave place", err)
@@ -163,62 +165,63 @@ func (s *AdmissionStore) Leave(ctx context.Context, tenant string, id agent.Turn
 // maxWaiting bounds the requests of one tenant that wait to be admitted in one process.
 const maxWaiting = 2000
 
-// turnstiles let one request at a time through for each tenant. The database does so among all processes, but a request that waits there
-// has a connection: a tenant with many requests would soon have all of them.
-type turnstiles struct {
+// tenantLocks are mutexes by tenant. The database serialises admissions too, but a request that waits there occupies a connection, so that a
+// tenant with many requests would soon occupy all of them.
+type tenantLocks struct {
 	mu       sync.Mutex
-	byTenant map[string]*tenantGate // of tenants with requests
+	byTenant map[string]*tenantLock // of tenants with requests
 }
 
-type tenantGate struct {
-	free     chan struct{} // has an element while no request is let through
-	requests int
+// tenantLock is a mutex that can be waited for with a context.
+type tenantLock struct {
+	held     chan struct{} // has an element while the lock is held
+	requests int           // the number of requests that hold the lock or wait for it
 }
 
-// enter waits until the caller may pass. The caller must call leave afterwards.
-func (t *turnstiles) enter(ctx context.Context, op, tenant string) (leave func(), err error) {
-	stile, err := t.join(op, tenant)
+// lock waits for the lock of a tenant. The caller must call unlock afterwards.
+func (t *tenantLocks) lock(ctx context.Context, op, tenant string) (unlock func(), err error) {
+	l, err := t.acquire(op, tenant)
 	if err != nil {
 		return nil, err
 	}
 	select {
-	case <-stile.free:
+	case l.held <- struct{}{}:
 		return func() {
-			stile.free <- struct{}{}
-			t.exit(tenant, stile)
+			<-l.held
+			t.release(tenant, l)
 		}, nil
 	case <-ctx.Done():
-		t.exit(tenant, stile)
+		t.release(tenant, l)
 		return nil, agent.Interrupted(ctx, op)
 	}
 }
 
-func (t *turnstiles) join(op, tenant string) (*tenantGate, error) {
+// acquire returns the lock of a tenant and counts the request.
+func (t *tenantLocks) acquire(op, tenant string) (*tenantLock, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	stile := t.byTenant[tenant]
-	if stile == nil {
-		stile = &tenantGate{free: make(chan struct{}, 1)}
-		stile.free <- struct{}{}
+	l := t.byTenant[tenant]
+	if l == nil {
+		l = &tenantLock{held: make(chan struct{}, 1)}
 		if t.byTenant == nil {
-			t.byTenant = map[string]*tenantGate{}
+			t.byTenant = map[string]*tenantLock{}
 		}
-		t.byTenant[tenant] = stile
+		t.byTenant[tenant] = l
 	}
-	if stile.requests >= maxWaiting {
+	if l.requests >= maxWaiting {
 		return nil, &agent.Error{
 			Code: agent.CodeUnavailable, Op: op, RetryAfter: time.Second,
-			Err: fmt.Errorf("%d requests of tenant %q wait to be admitted", stile.requests, tenant),
+			Err: fmt.Errorf("%d requests of tenant %q wait to be admitted", l.requests, tenant),
 		}
 	}
-	stile.requests++
-	return stile, nil
+	l.requests++
+	return l, nil
 }
 
-func (t *turnstiles) exit(tenant string, stile *tenantGate) {
+func (t *tenantLocks) release(tenant string, l *tenantLock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if stile.requests--; stile.requests == 0 {
+	if l.requests--; l.requests == 0 {
 		delete(t.byTenant, tenant)
 	}
 }

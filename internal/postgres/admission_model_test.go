@@ -14,12 +14,11 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// admissionModel is what Admit should answer about one tenant: the simplest program that keeps its promises, which remembers everything and
-// counts anew each time.
+// admissionModel is a simple model of Admit for one tenant, which remembers everything and counts it anew each time.
 type admissionModel struct {
 	now    time.Time
 	places map[string]*modelPlace
-	turns  map[string]bool // that have a row
+	turns  map[string]bool // the recorded turns
 	log    []modelSpending // admissions
 	ledger []modelSpending
 }
@@ -159,7 +158,7 @@ func TestAdmissionFollowsItsModel(t *testing.T) {
 					TurnID: agent.TurnID(id), Tenant: name, UserID: user, Agent: agentName, At: m.now, Tenants: bounds[0], Users: bounds[1], Agents: bounds[2],
 				}
 				if bounds == [3]agent.Bound{} {
-					continue // nothing is kept then
+					continue // without limits nothing is stored
 				}
 				want, wait := m.admit(&a)
 				err := b.Admit(t.Context(), a)
@@ -173,7 +172,7 @@ func TestAdmissionFollowsItsModel(t *testing.T) {
 				require.Equal(rt, wait, e.RetryAfter)
 			case "begin":
 				if p := m.places[id]; m.turns[id] || p != nil && p.at.Before(m.now.Add(-time.Hour)) {
-					continue // perhaps nothing is known of it any more
+					continue // its place may have been removed
 				}
 				b.begin(record(id))
 				if m.turns[id] = true; m.places[id] != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// However many ask at once, of two processes, no more are let in than the bound allows.
+// Of any number of concurrent requests in two processes, no more turns are admitted than the limit allows.
 func TestAdmissionIsAtomic(t *testing.T) {
 	c := postgres.Config{}
 	b := newBench(t, c)
@@ -56,7 +56,7 @@ func TestAdmissionIsAtomic(t *testing.T) {
 	}
 }
 
-// Turns of one tenant are admitted, begin, spend and end at the same time, and nobody waits for ever.
+// Turns of one tenant that are admitted, begin, spend and end at the same time do not deadlock.
 func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{MaxConns: 12})
@@ -67,7 +67,7 @@ func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
 			if forget {
 				session = id
 			}
-			if err := b.wholeTurn(t.Context(), id, session, forget); err != nil {
+			if err := b.runTurn(t.Context(), id, session, forget); err != nil {
 				return err
 			}
 		}
@@ -76,10 +76,10 @@ func TestAdmissionsAndEndsDoNotDeadlock(t *testing.T) {
 	require.Zero(t, b.count("turn_places"))
 	spent, err := b.Spending(t.Context(), tenant)
 	require.NoError(t, err)
-	require.EqualValues(t, b.count("usage_ledger"), spent.Month.Calls, "every row of the ledger is added up")
+	require.EqualValues(t, b.count("usage_ledger"), spent.Month.Calls, "all ledger rows are added up")
 }
 
-// Whoever adds to the same sums at the same time does so in one order.
+// Concurrent charges lock the same sums in the same order.
 func TestChargesDoNotDeadlock(t *testing.T) {
 	const workers, rounds = 16, 25
 	b := newBench(t, postgres.Config{MaxConns: workers})
@@ -101,8 +101,8 @@ func TestChargesDoNotDeadlock(t *testing.T) {
 	require.EqualValues(t, 3*workers*rounds, spent.Month.Calls)
 }
 
-// wholeTurn runs a turn from its admission to its end; one that has to wait for its session ends waiting.
-func (b *bench) wholeTurn(ctx context.Context, id, session string, forget bool) error {
+// runTurn runs a turn from its admission to its end. A turn that has to wait for its session ends while it waits.
+func (b *bench) runTurn(ctx context.Context, id, session string, forget bool) error {
 	a := asking(id, time.Time{})
 	a.Tenants = agent.Bound{ConcurrentTurns: 100, RequestsPerMinute: 10_000, DailyCostUSD: 1000, TokensPerMinute: 1_000_000}
 	a.Users, a.Agents = a.Tenants, a.Tenants
@@ -120,10 +120,10 @@ func (b *bench) wholeTurn(ctx context.Context, id, session string, forget bool) 
 	return errors.Join(errs...)
 }
 
-// One tenant that asks for very much does not take all connections.
-func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
+// A tenant with many requests does not occupy all connections.
+func TestWaitingAdmissionsHoldNoConnections(t *testing.T) {
 	b := newBench(t, postgres.Config{MaxConns: 3})
-	release := b.blocked(`SELECT pg_advisory_xact_lock(hashtextextended('turnstone admission ' || 'acme', 0))`)
+	release := b.holdLock(`SELECT pg_advisory_xact_lock(hashtextextended('turnstone admission ' || 'acme', 0))`)
 	done := async(func() error {
 		return errors.Join(atOnce(20, func(i int) error { return b.Admit(t.Context(), concurrent(fmt.Sprint(i), time.Time{}, 100)) })...)
 	})
@@ -133,7 +133,7 @@ func TestWhoWaitsToBeAdmittedHoldsNoConnection(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 	other := concurrent("t1", time.Time{}, 1)
 	other.Tenant = "other"
-	b.admitted(other)
+	b.requireAdmitted(other)
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()

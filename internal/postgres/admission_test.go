@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// asking is an admission of turn id at a time, without bounds.
+// asking returns the admission of turn id at a time, without limits.
 func asking(id string, when time.Time) agent.Admission {
 	return agent.Admission{TurnID: agent.TurnID(id), Tenant: tenant, UserID: "u1", Agent: "analyst", At: when}
 }
@@ -24,13 +24,13 @@ func concurrent(id string, when time.Time, most int) agent.Admission {
 	return a
 }
 
-func (b *bench) admitted(a agent.Admission) {
+func (b *bench) requireAdmitted(a agent.Admission) {
 	b.t.Helper()
 	require.NoError(b.t, b.Admit(b.t.Context(), a))
 }
 
-// refused asks and returns why not.
-func (b *bench) refused(a agent.Admission) (agent.AdmissionRefused, time.Duration) {
+// requireRefused requires that an admission is refused, and returns the refusal and the time to wait.
+func (b *bench) requireRefused(a agent.Admission) (agent.AdmissionRefused, time.Duration) {
 	b.t.Helper()
 	err := b.Admit(b.t.Context(), a)
 	requireCode(b.t, agent.CodeRateLimited, err)
@@ -47,26 +47,26 @@ func TestRequestsPerMinuteSlide(t *testing.T) {
 		a.Tenants.RequestsPerMinute = 3
 		return a
 	}
-	b.admitted(ask("t1", 0))
-	b.admitted(ask("t2", 10*time.Second))
-	b.admitted(ask("t3", 59*time.Second))
-	refused, wait := b.refused(ask("t4", 59*time.Second+time.Millisecond))
+	b.requireAdmitted(ask("t1", 0))
+	b.requireAdmitted(ask("t2", 10*time.Second))
+	b.requireAdmitted(ask("t3", 59*time.Second))
+	refused, wait := b.requireRefused(ask("t4", 59*time.Second+time.Millisecond))
 	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundTenant, Name: tenant, Bound: agent.BoundRequestsPerMinute, Limit: 3, Used: 3}, refused)
-	require.Equal(t, 999*time.Millisecond, wait, "until t1 is a minute ago")
-	b.admitted(ask("t4", time.Minute))
-	_, wait = b.refused(ask("t5", time.Minute))
+	require.Equal(t, 999*time.Millisecond, wait, "until a minute after t1")
+	b.requireAdmitted(ask("t4", time.Minute))
+	_, wait = b.requireRefused(ask("t5", time.Minute))
 	require.Equal(t, 10*time.Second, wait)
 
 	a := ask("t5", time.Minute)
 	a.Tenants.RequestsPerMinute = 1
-	refused, wait = b.refused(a)
-	require.Equal(t, "1", fmt.Sprint(refused.Used), "at least: a bound that was lowered")
-	require.Equal(t, time.Minute, wait, "until the newest is out of the window")
-	b.admitted(ask("t5", 70*time.Second))
+	refused, wait = b.requireRefused(a)
+	require.Equal(t, "1", fmt.Sprint(refused.Used), "the limit was lowered")
+	require.Equal(t, time.Minute, wait, "until a minute after the newest")
+	b.requireAdmitted(ask("t5", 70*time.Second))
 
 	other := ask("t6", 70*time.Second)
 	other.Tenant = "other"
-	b.admitted(other)
+	b.requireAdmitted(other)
 }
 
 func TestRequestsAreCountedForEach(t *testing.T) {
@@ -77,23 +77,23 @@ func TestRequestsAreCountedForEach(t *testing.T) {
 		a.Users.RequestsPerMinute, a.Agents.RequestsPerMinute = 2, 3
 		return a
 	}
-	b.admitted(ask("t1", "u1", "a1"))
-	b.admitted(ask("t2", "u1", "a2"))
-	refused, _ := b.refused(ask("t3", "u1", "a3"))
+	b.requireAdmitted(ask("t1", "u1", "a1"))
+	b.requireAdmitted(ask("t2", "u1", "a2"))
+	refused, _ := b.requireRefused(ask("t3", "u1", "a3"))
 	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundRequestsPerMinute, Limit: 2, Used: 2}, refused)
-	b.admitted(ask("t3", "u2", "a1"))
-	b.admitted(ask("t4", "", "a1"))
-	refused, _ = b.refused(ask("t5", "", "a1"))
+	b.requireAdmitted(ask("t3", "u2", "a1"))
+	b.requireAdmitted(ask("t4", "", "a1"))
+	refused, _ = b.requireRefused(ask("t5", "", "a1"))
 	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundAgent, Name: "a1", Bound: agent.BoundRequestsPerMinute, Limit: 3, Used: 3}, refused)
-	b.admitted(ask("t5", "", "a2")) // nobody's own: no bound of a user
+	b.requireAdmitted(ask("t5", "", "a2")) // no user, so no limit of a user
 	foreign := ask("t6", "u1", "a1")
 	foreign.Tenant = "other"
-	b.admitted(foreign)
-	refused, _ = b.refused(ask("t7", "u1", "a1"))
-	require.Equal(t, agent.BoundUser, refused.Kind, "the first that refuses is named")
+	b.requireAdmitted(foreign)
+	refused, _ = b.requireRefused(ask("t7", "u1", "a1"))
+	require.Equal(t, agent.BoundUser, refused.Kind, "the first limit that refuses is named")
 }
 
-// A turn keeps its place until it ends, however it does.
+// A turn keeps its place until it ends in any way.
 func TestPlacesAreFreed(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	end := func(status agent.TurnStatus) func(id string) {
@@ -106,7 +106,7 @@ func TestPlacesAreFreed(t *testing.T) {
 	n := 0
 	for name, free := range map[string]func(id string){
 		"completed": end(agent.TurnCompleted), "failed": end(agent.TurnFailed), "cancelled": end(agent.TurnCancelled),
-		"terminated": func(id string) { // found by somebody who looked for it
+		"terminated": func(id string) { // another request finds that it has terminated
 			running, err := b.Running(t.Context(), concurrent("", time.Time{}, 1), 10)
 			require.NoError(t, err)
 			require.Equal(t, []agent.TurnID{agent.TurnID(id)}, running)
@@ -124,61 +124,61 @@ func TestPlacesAreFreed(t *testing.T) {
 	} {
 		n++
 		id, next := fmt.Sprintf("t%d", n), fmt.Sprintf("n%d", n)
-		b.admitted(concurrent(id, time.Time{}, 1))
-		b.refused(concurrent(next, time.Time{}, 1))
+		b.requireAdmitted(concurrent(id, time.Time{}, 1))
+		b.requireRefused(concurrent(next, time.Time{}, 1))
 		b.ready(id, id)
 		later := time.Now().Add(time.Hour)
-		refused, wait := b.refused(concurrent(next, later, 1))
+		refused, wait := b.requireRefused(concurrent(next, later, 1))
 		require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundTenant, Name: tenant, Bound: agent.BoundConcurrentTurns, Limit: 1, Used: 1}, refused, name)
 		require.Positive(t, wait)
-		b.admitted(concurrent(id, later, 1)) // again
+		b.requireAdmitted(concurrent(id, later, 1)) // again
 		free(id)
 		require.Zero(t, b.count("turn_places"), name)
-		b.admitted(concurrent(next, later, 1))
+		b.requireAdmitted(concurrent(next, later, 1))
 		require.NoError(t, b.Leave(t.Context(), tenant, agent.TurnID(next)))
 		require.Zero(t, b.count("turn_places"), name)
 	}
 }
 
-// Whoever never begins holds nobody up for longer than a minute, and counts should he begin after all.
+// A turn that does not begin loses its place after a minute, and gets it back if it begins later.
 func TestPlacesOfTurnsThatDoNotBegin(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.admitted(concurrent("t1", at(0), 1))
-	b.refused(concurrent("t2", at(59*time.Second), 1))
-	b.admitted(concurrent("t2", at(time.Minute), 1))
-	b.refused(concurrent("t1", at(time.Minute), 1)) // its place is gone: it asks anew
+	b.requireAdmitted(concurrent("t1", at(0), 1))
+	b.requireRefused(concurrent("t2", at(59*time.Second), 1))
+	b.requireAdmitted(concurrent("t2", at(time.Minute), 1))
+	b.requireRefused(concurrent("t1", at(time.Minute), 1)) // it has lost its place and is admitted anew
 	b.ready("t1", "s1")
-	refused, _ := b.refused(concurrent("t3", at(2*time.Minute), 1))
+	refused, _ := b.requireRefused(concurrent("t3", at(2*time.Minute), 1))
 	require.Equal(t, "1", fmt.Sprint(refused.Used), "t1 began late")
 	b.finish(finish("t1", "s1"))
-	b.admitted(concurrent("t2", at(2*time.Minute), 1)) // it had lost its place, and takes it again
-	b.refused(concurrent("t3", at(2*time.Minute+time.Second), 1))
+	b.requireAdmitted(concurrent("t2", at(2*time.Minute), 1)) // it had lost its place and gets it again
+	b.requireRefused(concurrent("t3", at(2*time.Minute+time.Second), 1))
 
-	a := asking("t4", at(2*time.Hour)) // what nobody claims goes in the end
+	a := asking("t4", at(2*time.Hour)) // an unused place is removed in the end
 	a.Tenants.DailyTokens = 1
-	b.admitted(a)
+	b.requireAdmitted(a)
 	require.Equal(t, 1, b.count("turn_places"))
 
 	b.ready("t5", "s5")
 	for n, onBusy := range []agent.OnBusy{agent.OnBusyReject, agent.OnBusyQueue} { // busy, overflow
 		id := fmt.Sprintf("b%d", n)
-		b.admitted(concurrent(id, at(2*time.Hour), 3))
+		b.requireAdmitted(concurrent(id, at(2*time.Hour), 3))
 		r := turn(id, "s5")
 		r.OnBusy, r.QueueLimit = onBusy, 1
 		if n > 0 {
 			require.Equal(t, agent.BeginBehind, b.begin(turn("q", "s5")).Answer)
 		}
 		require.Contains(t, []agent.BeginAnswer{agent.BeginBusy, agent.BeginOverflow}, b.begin(r).Answer)
-		require.Equal(t, 1, b.count("turn_places"), "a turn that is turned away leaves")
+		require.Equal(t, 1, b.count("turn_places"), "a refused turn gives its place back")
 	}
-	b.admitted(concurrent("t6", at(2*time.Hour), 3))
+	b.requireAdmitted(concurrent("t6", at(2*time.Hour), 3))
 	f := finish("t6", "s6")
 	f.Output.Status, f.Events[1].Status = agent.TurnFailed, agent.StatusFailed
-	b.finish(f) // refused by the workflow
+	b.finish(f) // refused by BeginTurn
 	require.Equal(t, 1, b.count("turn_places"))
-	b.admitted(concurrent("q", at(2*time.Hour), 2))
+	b.requireAdmitted(concurrent("q", at(2*time.Hour), 2))
 	require.NoError(t, b.Leave(t.Context(), tenant, "t4"))
-	require.Zero(t, b.count("turn_places"), "q has a row, and so was let in without a place")
+	require.Zero(t, b.count("turn_places"), "q is recorded and was admitted without a place")
 }
 
 func TestAdmissionCountsOnce(t *testing.T) {
@@ -189,30 +189,30 @@ func TestAdmissionCountsOnce(t *testing.T) {
 		return a
 	}
 	for i := range 3 {
-		b.admitted(ask("t1", time.Duration(i)*time.Second))
+		b.requireAdmitted(ask("t1", time.Duration(i)*time.Second))
 	}
-	require.Equal(t, 2, b.count("admissions"), "one each for the tenant and the agent")
+	require.Equal(t, 2, b.count("admissions"), "one for the tenant and one for the agent")
 	foreign := ask("t1", 0)
 	foreign.Tenant = "other"
-	b.admitted(foreign) // another turn, as far as the tenants are concerned
+	b.requireAdmitted(foreign) // the same id in another tenant is another turn
 	require.Equal(t, 2, b.count("turn_places"))
 	b.ready("t1", "s1")
 	for i := range 3 {
-		b.admitted(ask("t1", time.Duration(i)*time.Hour))
+		b.requireAdmitted(ask("t1", time.Duration(i)*time.Hour))
 	}
 	b.finish(finish("t1", "s1"))
-	b.admitted(ask("t1", 3*time.Hour))
-	require.Equal(t, 1, b.count("turn_places"), "that of the other tenant")
+	b.requireAdmitted(ask("t1", 3*time.Hour))
+	require.Equal(t, 1, b.count("turn_places"), "the place of the other tenant")
 	_, err := b.DeleteSession(t.Context(), tenant, "s1")
 	require.NoError(t, err)
-	b.admitted(ask("t1", 3*time.Hour)) // nothing is known of it any more
-	b.refused(ask("t2", 3*time.Hour))
+	b.requireAdmitted(ask("t1", 3*time.Hour)) // the turn is deleted
+	b.requireRefused(ask("t2", 3*time.Hour))
 }
 
 func TestAdmissionsAreChecked(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.admitted(agent.Admission{Tenant: tenant, TurnID: "t1"})
-	require.Zero(t, b.count("turn_places"), "without a bound nothing is asked")
+	b.requireAdmitted(agent.Admission{Tenant: tenant, TurnID: "t1"})
+	require.Zero(t, b.count("turn_places"), "without limits nothing is stored")
 	for field, change := range map[string]func(*agent.Admission){
 		"tenant":  func(a *agent.Admission) { a.Tenant = "" },
 		"turn_id": func(a *agent.Admission) { a.TurnID = "" },
@@ -229,19 +229,19 @@ func TestAdmissionsAreChecked(t *testing.T) {
 		a.Users = agent.Bound{ConcurrentTurns: 1, RequestsPerMinute: 1, DailyTokens: 10}
 		return a
 	}
-	b.admitted(long("t1", "1"))
-	refused, _ := b.refused(long("t2", "1"))
+	b.requireAdmitted(long("t1", "1"))
+	refused, _ := b.requireRefused(long("t2", "1"))
 	require.Equal(t, long("", "1").UserID, refused.Name)
-	b.admitted(long("t2", "2"))
+	b.requireAdmitted(long("t2", "2"))
 	running, err := b.Running(t.Context(), long("", "2"), 5)
 	require.NoError(t, err)
 	require.Equal(t, []agent.TurnID{"t2"}, running)
 	b.spend(tenant, strings.Repeat("user ", 1000)+"3", "a", time.Now(), 10, 0)
-	refused, _ = b.refused(long("t3", "3"))
+	refused, _ = b.requireRefused(long("t3", "3"))
 	require.Equal(t, agent.BoundDailyTokens, refused.Bound)
 }
 
-func TestRunningTurnsOfEachAreFound(t *testing.T) {
+func TestRunning(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	ask := func(n int, user, agentName string) agent.Admission {
 		a := asking(fmt.Sprintf("t%02d", n), at(time.Duration(n)*time.Second))
@@ -249,13 +249,13 @@ func TestRunningTurnsOfEachAreFound(t *testing.T) {
 		return a
 	}
 	for n := range 20 {
-		b.admitted(ask(n, "u1", "a1"))
+		b.requireAdmitted(ask(n, "u1", "a1"))
 	}
-	b.admitted(ask(20, "u2", "a1"))
-	b.admitted(ask(21, "u1", "a2"))
+	b.requireAdmitted(ask(20, "u2", "a1"))
+	b.requireAdmitted(ask(21, "u1", "a2"))
 	foreign := ask(0, "u2", "a2")
 	foreign.Tenant = "other"
-	b.admitted(foreign)
+	b.requireAdmitted(foreign)
 
 	a := ask(22, "u2", "a2")
 	running := func(limit int) []agent.TurnID {
@@ -265,30 +265,30 @@ func TestRunningTurnsOfEachAreFound(t *testing.T) {
 	}
 	require.Equal(t, []agent.TurnID{"t00", "t01", "t02"}, running(3))
 	a.Users.ConcurrentTurns, a.Agents.ConcurrentTurns = 1, 1
-	require.Equal(t, []agent.TurnID{"t00", "t20", "t21"}, running(3), "the oldest of each comes first")
+	require.Equal(t, []agent.TurnID{"t00", "t20", "t21"}, running(3), "the oldest of each kind comes first")
 	require.Len(t, running(0), 22)
 	a.Tenants.ConcurrentTurns = 0
 	require.Equal(t, []agent.TurnID{"t20", "t21"}, running(0))
 	a.Users.ConcurrentTurns, a.Agents.ConcurrentTurns = 0, 0
 	require.Len(t, running(0), 22)
 	a.At = at(time.Hour)
-	require.Empty(t, running(0), "they did not begin")
+	require.Empty(t, running(0), "they have not begun")
 }
 
-// What is not needed to count goes as fast as it comes.
-func TestOldAdmissionsGo(t *testing.T) {
+// Old admissions and places are removed as fast as new ones are added.
+func TestOldAdmissionsAreRemoved(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for n := range 300 {
 		a := asking(fmt.Sprintf("t%d", n), at(time.Duration(n)*10*time.Second))
 		a.Tenant = fmt.Sprintf("tenant%d", n%7)
 		a.Tenants.RequestsPerMinute, a.Users.RequestsPerMinute, a.Agents.RequestsPerMinute = 100, 100, 100
-		b.admitted(a)
+		b.requireAdmitted(a)
 	}
-	require.LessOrEqual(t, b.count("admissions"), 3*13, "those of two minutes")
-	require.LessOrEqual(t, b.count("turn_places"), 361, "those of an hour")
+	require.LessOrEqual(t, b.count("admissions"), 3*13, "admissions of two minutes")
+	require.LessOrEqual(t, b.count("turn_places"), 361, "places of an hour")
 }
 
-// spend adds a row to the ledger as of a time.
+// spend adds a row to the ledger with a time.
 func (b *bench) spend(tenant, user, agentName string, when time.Time, tokens int64, usd float64) {
 	b.t.Helper()
 	b.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens,
@@ -309,18 +309,18 @@ func TestTokensPerMinute(t *testing.T) {
 	b.spend(tenant, "u1", "a", at(20*time.Second), 25, 0)
 	b.spend(tenant, "u2", "a", at(20*time.Second), 1000, 0)
 	b.spend("other", "u1", "a", at(20*time.Second), 1000, 0)
-	b.admitted(ask(30 * time.Second)) // 95 of 100: whatever it takes
+	b.requireAdmitted(ask(30 * time.Second)) // 95 of 100: whatever it takes
 	b.spend(tenant, "u1", "a", at(30*time.Second), 80, 0)
 	again := ask(40 * time.Second)
 	again.TurnID = "t2"
-	refused, wait := b.refused(again)
+	refused, wait := b.requireRefused(again)
 	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundTokensPerMinute, Limit: 100, Used: 175}, refused)
-	require.Equal(t, 40*time.Second, wait, "until the call at 20 s is out of the window: 80 are left")
+	require.Equal(t, 40*time.Second, wait, "until a minute after the call at 20 s, when 80 are left")
 	again.At = at(80*time.Second - time.Microsecond)
-	_, wait = b.refused(again)
-	require.Equal(t, time.Millisecond, wait, "never nothing")
+	_, wait = b.requireRefused(again)
+	require.Equal(t, time.Millisecond, wait, "never zero")
 	again.At = at(80 * time.Second)
-	b.admitted(again)
+	b.requireAdmitted(again)
 }
 
 func TestBudgetsAreOfDaysAndMonths(t *testing.T) {
@@ -341,7 +341,7 @@ func TestBudgetsAreOfDaysAndMonths(t *testing.T) {
 	b.spend(tenant, "", "b", midnight.Add(-time.Hour), 499, 4.99)
 	b.spend("other", "u1", "a", midnight.Add(-time.Hour), 1_000_000, 1000)
 	for _, bound := range []agent.Bound{dayUSD, day} {
-		b.admitted(ask(midnight.Add(-time.Minute), bound)) // a cent is left: it may cost what it likes
+		b.requireAdmitted(ask(midnight.Add(-time.Minute), bound)) // a cent is left, which admits a turn of any cost
 	}
 	late := midnight.Add(-time.Minute)
 	b.spend(tenant, "u1", "a", midnight.Add(-time.Second), 3, 0.03)
@@ -352,28 +352,28 @@ func TestBudgetsAreOfDaysAndMonths(t *testing.T) {
 		month:    {Bound: agent.BoundMonthlyTokens, Limit: 700, Used: 802},
 	} {
 		want.Kind, want.Name = agent.BoundTenant, tenant
-		refused, wait := b.refused(ask(late, bound))
+		refused, wait := b.requireRefused(ask(late, bound))
 		require.Equal(t, want, refused)
-		require.Equal(t, time.Minute, wait, "until the day, and with it the month, is over")
-		b.admitted(ask(midnight, bound))
+		require.Equal(t, time.Minute, wait, "until the end of the day, which ends the month")
+		b.requireAdmitted(ask(midnight, bound))
 	}
 	b.spend(tenant, "u1", "a", midnight, 10, 0.1)
-	refused, wait := b.refused(ask(time.Date(2026, time.March, 10, 12, 0, 0, 0, time.UTC), monthUSD))
+	refused, wait := b.requireRefused(ask(time.Date(2026, time.March, 10, 12, 0, 0, 0, time.UTC), monthUSD))
 	require.Equal(t, agent.BoundMonthlyCost, refused.Bound)
 	require.Equal(t, 21*24*time.Hour+12*time.Hour, wait)
 	require.Equal(t, `the budget of tenant "acme" for this month is used up (8.02 of 7.00 USD)`, refused.Error())
 
 	user := ask(midnight, agent.Bound{})
 	user.Users.DailyCostUSD = 0.1
-	refused, wait = b.refused(user)
+	refused, wait = b.requireRefused(user)
 	require.Equal(t, agent.AdmissionRefused{Kind: agent.BoundUser, Name: "u1", Bound: agent.BoundDailyCost, Limit: 0.1, Used: 0.1}, refused)
 	require.Equal(t, 24*time.Hour, wait)
 	user.UserID = "u2"
-	b.admitted(user)
+	b.requireAdmitted(user)
 	agents := ask(midnight, agent.Bound{})
 	agents.Agent, agents.Agents.MonthlyTokens = "a", 11
-	b.admitted(agents)
+	b.requireAdmitted(agents)
 	agents.TurnID, agents.Agents.MonthlyTokens = "t99", 10
-	_, wait = b.refused(agents)
+	_, wait = b.requireRefused(agents)
 	require.Equal(t, 30*24*time.Hour, wait, "April has 30 days")
 }

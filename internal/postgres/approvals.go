@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ApprovalStore keeps the approvals that calls wait for, their decisions, and the decisions that a session remembers.
+// ApprovalStore stores approvals, the decisions about them, and the decisions that sessions remember.
 type ApprovalStore struct{ *database }
 
 const saveApproval = `
@@ -23,9 +23,8 @@ WITH turn AS (
 )
 SELECT live FROM turn`
 
-// SaveApproval records that a call waits for a person, with what the person is shown; another kind waits for something else. Saving again
-// changes nothing, not even a deadline. An unknown turn, or another tenant's, is [agent.CodeNotFound]; a turn that has ended is
-// [agent.CodeConflict].
+// SaveApproval records that a call waits for a person or, if a.Kind is set, for something else. Saving it again changes nothing, not even the
+// deadline. The error is [agent.CodeNotFound] if the tenant does not have the turn, and [agent.CodeConflict] if the turn has ended.
 func (s *ApprovalStore) SaveApproval(ctx context.Context, tenant string, a agent.Approval) error {
 	const op = "save approval"
 	args, err := encodeRaw(a.Args)
@@ -42,7 +41,7 @@ func (s *ApprovalStore) SaveApproval(ctx context.Context, tenant string, a agent
 	return mapError(op, ifNoRows(err, unknownTurn(op, a.TurnID)))
 }
 
-// approvalColumns has the columns of [scanApproval].
+// approvalColumns selects the columns for [scanApproval].
 const approvalColumns = `
 SELECT a.approval_id, a.turn_id, a.call_id, a.step, a.tool_name, a.args, a.rule, coalesce(a.decision, '') AS decision, a.decided_by, a.message,
 	a.tenant, t.session_id, t.agent, a.description, a.allowed, a.expires_at, a.on_expiry, a.remember_scope, a.remember, a.decided_args,
@@ -56,15 +55,15 @@ const (
 ORDER BY a.created_at, a.turn_id LIMIT 1`
 )
 
-// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are those that the person was shown; after the
-// decision edit the call runs with DecidedArgs.
+// Approvals lists the approvals of a turn, decided or not, in the order of its steps. Args are the arguments that the person was shown. If the
+// decision is edit, the call runs with DecidedArgs.
 func (s *ApprovalStore) Approvals(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
 	found, err := queryRows(ctx, s.pool, scanApproval, readTurnsApprovals, id)
 	return found, mapError("list approvals", err)
 }
 
-// Approval returns an approval by its id. The error is [agent.CodeNotFound] if the tenant does not have it; "*" stands for every tenant,
-// for a system without authentication.
+// Approval returns an approval by its id. The error is [agent.CodeNotFound] if the tenant does not have it. The tenant "*" stands for all
+// tenants, for a system without authentication.
 func (s *ApprovalStore) Approval(ctx context.Context, tenant, id string) (agent.Approval, error) {
 	a, err := queryRow(ctx, s.pool, unknownApproval(id), scanApproval, readApproval, tenant, cleanText(id))
 	return a, mapError("read approval", err)
@@ -84,18 +83,20 @@ func scanApproval(row pgx.CollectableRow) (a agent.Approval, err error) {
 	return a, err
 }
 
-// readPendingBelow follows the turns that a turn waits for. Plans never delegate in a circle, so it ends.
+// isOpen is the condition that approval a has neither been decided nor expired.
+const isOpen = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())`
+
+// readPendingBelow follows the turns that a turn waits for. The recursion ends because plans never delegate in a cycle.
 const readPendingBelow = `
 WITH RECURSIVE below (turn_id) AS (
 	SELECT $1::text COLLATE "C"
 	UNION
 	SELECT c.turn_id FROM turns c JOIN below b ON c.parent = b.turn_id WHERE c.parent <> '' AND c.state IN ('queued', 'running')
 )` + approvalColumns + ` JOIN below b ON b.turn_id = a.turn_id
-WHERE a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
+WHERE ` + isOpen + `
 ORDER BY a.created_at, a.step, a.approval_id`
 
-// PendingBelow lists the undecided approvals of a turn and of the turns that it waits for, oldest first: who watches a turn decides for its
-// children.
+// PendingBelow lists the undecided approvals of a turn and of the turns that it waits for, oldest first.
 func (s *ApprovalStore) PendingBelow(ctx context.Context, id agent.TurnID) ([]agent.Approval, error) {
 	found, err := queryRows(ctx, s.pool, scanApproval, readPendingBelow, id)
 	return found, mapError("list pending approvals", err)
@@ -106,15 +107,14 @@ const (
 	maxApprovals     = 500
 )
 
-// The states of an approval that a query may ask for.
+// The values of [agent.ApprovalQuery.State].
 const (
 	approvalsPending = "pending"
 	approvalsDecided = "decided"
 )
 
 // isPending is the condition that a person can still decide approval a of turn t.
-const isPending = `a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp())
-	AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
+const isPending = isOpen + ` AND (t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused)`
 
 func listApprovals() string {
 	return boundedPage(`approval_id, turn_id, call_id, step, tool_name, args, rule, decision, decided_by, message, tenant, session_id, agent, description,
@@ -139,11 +139,10 @@ func (p *approvalPlace) isValid() bool {
 		checkText("", p.ApprovalID, maxTokenBytes) == nil
 }
 
-// ListApprovals returns a page of a tenant's approvals, oldest first; the tenant "*" stands for all tenants, for a system without
-// authentication. An approval is pending if somebody can still decide it: its turn has not ended and its time is not over. An empty state
-// asks for pending and decided ones. A page has at most 8 MiB of arguments and descriptions, yet at least one approval; Next is empty on
-// the last page. An invalid token is [agent.CodeInvalid] with Field "page_token", an unknown state or a limit out of range with their
-// fields. One round trip.
+// ListApprovals returns a page of a tenant's approvals, oldest first. The tenant "*" stands for all tenants, for a system without
+// authentication. An approval is pending if a person can still decide it. An empty state stands for pending and decided ones. A page has at
+// most 8 MiB of arguments and descriptions, but at least one approval. Next is empty on the last page. An invalid token, state or limit is
+// [agent.CodeInvalid] with Field "page_token", "state" or "limit".
 func (s *ApprovalStore) ListApprovals(ctx context.Context, q agent.ApprovalQuery) (page agent.ApprovalPage, err error) {
 	switch {
 	case q.State != "" && q.State != approvalsPending && q.State != approvalsDecided:
@@ -153,13 +152,13 @@ func (s *ApprovalStore) ListApprovals(ctx context.Context, q agent.ApprovalQuery
 	case q.Limit == 0:
 		q.Limit = defaultApprovals
 	}
-	var from approvalPlace
-	if err := decodePageToken(q.After, &from, (*approvalPlace).isValid); err != nil {
+	var after approvalPlace
+	if err := decodePageToken(q.After, &after, (*approvalPlace).isValid); err != nil {
 		return page, err
 	}
 	page.Approvals, page.Next, err = queryBoundedPage(ctx, s.pool, scanApproval, func(last *agent.Approval) any {
 		return approvalPlace{CreatedAt: last.CreatedAt.UnixMicro(), TurnID: last.TurnID, ApprovalID: last.ApprovalID}
-	}, listApprovals(), q.Tenant, cleanText(string(q.TurnID)), cleanText(string(q.SessionID)), q.State, time.UnixMicro(from.CreatedAt), from.TurnID,
-		from.ApprovalID, q.Limit, maxPageBytes)
+	}, listApprovals(), q.Tenant, cleanText(string(q.TurnID)), cleanText(string(q.SessionID)), q.State, time.UnixMicro(after.CreatedAt), after.TurnID,
+		after.ApprovalID, q.Limit, maxPageBytes)
 	return page, mapError("list approvals", err)
 }

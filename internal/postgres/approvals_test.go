@@ -22,7 +22,7 @@ func approval(id string) agent.Approval {
 	}
 }
 
-// expiring is an approval whose time is over after d.
+// expiring returns an approval that expires after d.
 func expiring(id string, d time.Duration, outcome agent.Expiry) agent.Approval {
 	a := approval(id)
 	at := time.Now().Add(d).UTC().Truncate(time.Microsecond)
@@ -37,7 +37,7 @@ func (b *bench) ask(approvals ...agent.Approval) {
 	}
 }
 
-// requireApproval compares all but the times at which the database wrote.
+// requireApproval compares approvals except for the times that the database sets.
 func requireApproval(t testing.TB, want, got agent.Approval) {
 	t.Helper()
 	require.NotNil(t, got.CreatedAt)
@@ -92,7 +92,7 @@ func TestApprovals(t *testing.T) {
 
 	b.finish(finish("t1", "s"))
 	_, err = b.ResolveApproval(t.Context(), "t1", edit)
-	require.NoError(t, err, "saying it again does no harm")
+	require.NoError(t, err, "a repeated decision is accepted")
 	_, err = b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "a2", Decision: agent.DecisionApprove, By: "ops"})
 	requireCode(t, agent.CodeConflict, err)
 	requireCode(t, agent.CodeConflict, b.SaveApproval(t.Context(), tenant, approval("a3")))
@@ -103,7 +103,7 @@ func TestApprovals(t *testing.T) {
 	require.Empty(t, decided[1].Decision)
 }
 
-// A call of a client-side tool is in no list of approvals, takes a result alone, and takes it once.
+// A call of a client-side tool is not listed as an approval, accepts only a result, and accepts it once.
 func TestProvidedResults(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -217,7 +217,7 @@ func TestExpiry(t *testing.T) {
 	}
 	want := map[string]agent.DecisionKind{"reject": agent.DecisionReject, "approve": agent.DecisionApprove, "end": agent.DecisionReject}
 	first, next := outcomes()
-	if _, early := first["soon"]; !early { // a slow machine
+	if _, early := first["soon"]; !early { // may happen on a slow machine
 		require.Equal(t, want, first)
 		require.Positive(t, next)
 		require.LessOrEqual(t, next, 50*time.Millisecond)
@@ -226,8 +226,8 @@ func TestExpiry(t *testing.T) {
 	require.Eventually(t, func() bool { again, _ := outcomes(); return len(again) == len(want) }, 5*time.Second, 5*time.Millisecond)
 	for range 2 {
 		again, next := outcomes()
-		require.Equal(t, want, again, "asked twice it says the same")
-		require.Zero(t, next, "what has no end is not due")
+		require.Equal(t, want, again, "the second call returns the same")
+		require.Zero(t, next, "approvals without a deadline do not expire")
 	}
 	_, err = b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "approve", Decision: agent.DecisionApprove, By: "ops"})
 	requireCode(t, agent.CodeConflict, err)
@@ -245,7 +245,7 @@ func TestExpiry(t *testing.T) {
 	require.Zero(t, next)
 }
 
-// Of a person and the clock exactly one decides, and everybody is told the same.
+// An approval that is decided by a person and expires at the same time has one outcome, which both see.
 func TestDecisionAndExpiryRace(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -262,7 +262,7 @@ func TestDecisionAndExpiryRace(t *testing.T) {
 			untilDue, somewhatLate = time.Until(*a.ExpiresAt), time.Duration(i%5) * time.Millisecond
 		)
 		wg.Go(func() {
-			time.Sleep(untilDue - 2*time.Millisecond + somewhatLate) // the race is what is tested
+			time.Sleep(untilDue - 2*time.Millisecond + somewhatLate) // tests the race
 			_, decided = b.ResolveApproval(t.Context(), "t1", reject)
 		})
 		wg.Go(func() {
@@ -288,7 +288,7 @@ func TestDecisionAndExpiryRace(t *testing.T) {
 	}
 }
 
-// TestNewTurnsAreRefusedWhileTheHolderWaits: a turn is not queued behind one that waits for a decision that is still possible.
+// TestNewTurnsAreRefusedWhileTheHolderWaits: with RefuseWaiting, a turn is not queued behind a turn that waits for a decision.
 func TestNewTurnsAreRefusedWhileTheHolderWaits(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -303,7 +303,7 @@ func TestNewTurnsAreRefusedWhileTheHolderWaits(t *testing.T) {
 	next.RefuseWaiting = false
 	require.Equal(t, agent.BeginBehind, b.begin(next).Answer)
 	next.RefuseWaiting = true
-	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "it is recorded already")
+	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "it is already recorded")
 
 	b.ready("u1", "late")
 	late := expiring("late", -time.Second, agent.ExpiryReject)
@@ -311,10 +311,10 @@ func TestNewTurnsAreRefusedWhileTheHolderWaits(t *testing.T) {
 	b.ask(late)
 	next = turn("u2", "late")
 	next.RefuseWaiting = true
-	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "it is too late to decide")
+	require.Equal(t, agent.BeginBehind, b.begin(next).Answer, "the approval has expired")
 }
 
-func (b *bench) listed(q agent.ApprovalQuery) []string {
+func (b *bench) listIDs(q agent.ApprovalQuery) []string {
 	b.t.Helper()
 	ids := []string{}
 	for pages := 0; ; pages++ {
@@ -385,7 +385,7 @@ func TestListApprovals(t *testing.T) {
 			}
 			for _, limit := range []int{0, 1, 2, 3, 500} {
 				test.q.Limit = limit
-				require.Equal(t, test.want, b.listed(test.q), "limit %d", limit)
+				require.Equal(t, test.want, b.listIDs(test.q), "limit %d", limit)
 			}
 		})
 	}
@@ -403,7 +403,7 @@ func TestListApprovalsIsBounded(t *testing.T) {
 	page, err := b.ListApprovals(t.Context(), agent.ApprovalQuery{Tenant: tenant})
 	require.NoError(t, err)
 	require.Len(t, page.Approvals, 2)
-	require.Len(t, b.listed(agent.ApprovalQuery{Tenant: tenant}), 5)
+	require.Len(t, b.listIDs(agent.ApprovalQuery{Tenant: tenant}), 5)
 }
 
 func TestListApprovalsRefuses(t *testing.T) {
@@ -425,7 +425,7 @@ func TestListApprovalsRefuses(t *testing.T) {
 	}
 }
 
-// remember decides one approval of a call and lets the decision stand.
+// remember decides an approval of a call and lets the decision be remembered.
 func (b *bench) remember(id, tool, hash string, scope agent.RememberScope, kind agent.DecisionKind) {
 	b.t.Helper()
 	a := approval(id)
@@ -436,8 +436,8 @@ func (b *bench) remember(id, tool, hash string, scope agent.RememberScope, kind 
 	require.True(b.t, got.Remembered)
 }
 
-// remembered renders what stands for a call: the first that fits it.
-func (b *bench) remembered(session, tool, hash string) string {
+// rememberedDecision returns the remembered decision that applies to a call, as text.
+func (b *bench) rememberedDecision(session, tool, hash string) string {
 	b.t.Helper()
 	key := agent.RememberKey{Tool: tool, ArgsHash: hash}
 	others := []agent.RememberKey{{Tool: "send", ArgsHash: "h1"}, {Tool: "send", ArgsHash: "h2"}, {Tool: "other", ArgsHash: "h1"}}
@@ -445,10 +445,10 @@ func (b *bench) remembered(session, tool, hash string) string {
 	require.NoError(b.t, err)
 	alone, err := b.Remembered(b.t.Context(), tenant, agent.SessionID(session), []agent.RememberKey{key})
 	require.NoError(b.t, err)
-	require.LessOrEqual(b.t, len(alone), 1, "one decision stands for one call")
+	require.LessOrEqual(b.t, len(alone), 1, "at most one decision applies to a call")
 	for _, r := range found {
 		if r.Key.Tool == tool && (r.Key.ArgsHash == "" || r.Key.ArgsHash == hash) {
-			require.Equal(b.t, []agent.Remembered{r}, alone, "the same, whatever else is asked for")
+			require.Equal(b.t, []agent.Remembered{r}, alone, "other keys do not change the decision")
 			return fmt.Sprintf("%s, %s by %s", r.Decision, r.Message, r.By)
 		}
 	}
@@ -459,26 +459,26 @@ func (b *bench) remembered(session, tool, hash string) string {
 func TestRemembered(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
-	require.Empty(t, b.remembered("s", "send", "h1"))
+	require.Empty(t, b.rememberedDecision("s", "send", "h1"))
 
 	b.remember("a1", "send", "h1", agent.RememberCall, agent.DecisionApprove)
-	require.Equal(t, "approve, because a1 by ops", b.remembered("s", "send", "h1"))
-	require.Empty(t, b.remembered("s", "send", "h2"), "other arguments")
-	require.Empty(t, b.remembered("s", "other", "h1"), "another tool")
-	require.Empty(t, b.remembered("s2", "send", "h1"), "another session")
+	require.Equal(t, "approve, because a1 by ops", b.rememberedDecision("s", "send", "h1"))
+	require.Empty(t, b.rememberedDecision("s", "send", "h2"), "other arguments")
+	require.Empty(t, b.rememberedDecision("s", "other", "h1"), "another tool")
+	require.Empty(t, b.rememberedDecision("s2", "send", "h1"), "another session")
 
 	b.remember("a2", "send", "h2", agent.RememberTool, agent.DecisionReject)
-	require.Equal(t, "reject, because a2 by ops", b.remembered("s", "send", "h1"), "the newest of those that fit")
-	require.Equal(t, "reject, because a2 by ops", b.remembered("s", "send", "h3"), "every call of the tool")
+	require.Equal(t, "reject, because a2 by ops", b.rememberedDecision("s", "send", "h1"), "the newest that applies")
+	require.Equal(t, "reject, because a2 by ops", b.rememberedDecision("s", "send", "h3"), "it applies to all calls of the tool")
 
 	b.remember("a3", "send", "h1", "", agent.DecisionApprove)
-	require.Equal(t, "approve, because a3 by ops", b.remembered("s", "send", "h1"))
-	require.Equal(t, "reject, because a2 by ops", b.remembered("s", "send", "h2"))
-	require.Equal(t, 2, b.count("remembered_decisions"), "one for each call and one for the tool")
+	require.Equal(t, "approve, because a3 by ops", b.rememberedDecision("s", "send", "h1"))
+	require.Equal(t, "reject, because a2 by ops", b.rememberedDecision("s", "send", "h2"))
+	require.Equal(t, 2, b.count("remembered_decisions"), "one for the call and one for the tool")
 
 	_, err := b.ResolveApproval(t.Context(), "t1", agent.Decision{ApprovalID: "a1", Decision: agent.DecisionApprove, Message: "because a1", By: "ops", Remember: true})
 	require.NoError(t, err)
-	require.Equal(t, "approve, because a3 by ops", b.remembered("s", "send", "h1"), "saying it again is no news")
+	require.Equal(t, "approve, because a3 by ops", b.rememberedDecision("s", "send", "h1"), "a repeated decision does not become the newest")
 
 	foreign, err := b.Remembered(t.Context(), "evil", "s", []agent.RememberKey{{Tool: "send", ArgsHash: "h1"}})
 	require.NoError(t, err)
@@ -488,7 +488,7 @@ func TestRemembered(t *testing.T) {
 	require.Empty(t, none)
 }
 
-func TestWhatIsNotToBeRememberedIsNot(t *testing.T) {
+func TestDecisionsAreNotRememberedByDefault(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.ask(approval("a1"))

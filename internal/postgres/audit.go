@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// AuditStore keeps the audit trail.
+// AuditStore stores the audit trail.
 type AuditStore struct{ *database }
 
 const (
@@ -20,7 +20,7 @@ const (
 	maxAudit       = 500
 	maxAuditBatch  = 10_000
 	maxAuditText   = 1 << 10 // bytes of each text
-	maxAuditDetail = 8 << 10 // bytes as JSON; a page has at most 500 of them
+	maxAuditDetail = 8 << 10 // bytes as JSON
 )
 
 const appendAudit = `
@@ -31,10 +31,9 @@ FROM unnest($1::timestamptz[], $2::text[], $3::text[], $4::text[], $5::text[], $
 	AS a (at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail, n)
 ORDER BY a.n`
 
-// AppendAudit adds records to the audit trail in their order, in one round trip. The database assigns their ids. No record is refused for
-// its content: texts over 1 KiB are cut; a detail over 8 KiB, or that is not JSON, is replaced by its size. A record without a time gets
-// the current one. More than 10,000 at once are [agent.CodeOverflow]. A batch that is appended again, because the answer was lost, is
-// stored twice.
+// AppendAudit adds records to the audit trail in their order, in one round trip. The database assigns their ids. A record is never refused for
+// its content: texts over 1 KiB are cut, and a detail that is not JSON or over 8 KiB is replaced by its size. A record without a time gets the
+// current one. More than 10,000 records are [agent.CodeOverflow]. If the answer is lost and the batch is appended again, it is stored twice.
 func (s *AuditStore) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
 	const op = "append to the audit trail"
 	n := len(records)
@@ -81,7 +80,6 @@ func auditDetail(r *agent.AuditRecord) *string {
 	return textOf(text)
 }
 
-// The filters leave many records or few: a query has only the conditions that somebody asked for.
 const listAudit = `
 SELECT id, at, tenant, subject, method, credential, action, resource, outcome, channel, request_id, remote, detail
 FROM audit_log WHERE true`
@@ -108,6 +106,7 @@ func (s *AuditStore) ListAudit(ctx context.Context, q agent.AuditQuery) (agent.A
 	return page, nil
 }
 
+// auditFilters returns only the conditions that the query sets, so that PostgreSQL plans for these.
 func auditFilters(q *agent.AuditQuery) (sql string, args []any) {
 	add := func(condition string, arg any) {
 		args = append(args, arg)
@@ -136,8 +135,8 @@ func auditFilters(q *agent.AuditQuery) (sql string, args []any) {
 	return sql, args
 }
 
-// ExpireAudit removes records from before a time, the oldest first and at most limit (1,000 by default, 10,000 at most), and returns how
-// many it removed. To remove all, call it until it returns 0.
+// ExpireAudit removes records from before a time, oldest first and at most limit (1,000 by default, 10,000 at most), and returns how many it
+// has removed. To remove all of them, call it until it returns 0.
 func (s *AuditStore) ExpireAudit(ctx context.Context, before time.Time, limit int) (removed int, err error) {
 	if limit <= 0 {
 		limit = maxPage

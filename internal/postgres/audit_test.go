@@ -58,7 +58,7 @@ func TestAuditIsKeptInOrder(t *testing.T) {
 		page, _ := b.audit(q)
 		for _, r := range page.Records {
 			require.Less(t, r.ID, last)
-			require.Equal(t, fmt.Sprintf("turn/%d", 1199-seen), r.Resource, "as they were given")
+			require.Equal(t, fmt.Sprintf("turn/%d", 1199-seen), r.Resource, "in the given order")
 			last = r.ID
 			seen++
 		}
@@ -117,10 +117,10 @@ func TestAuditIsFiltered(t *testing.T) {
 	require.Equal(t, "turn/7 turn/6", got)
 	page, got = b.audit(agent.AuditQuery{Tenant: tenant, Limit: 4, Before: page.Next})
 	require.Equal(t, "turn/5 turn/4 turn/3 turn/0", got)
-	require.Zero(t, page.Next, "there is nothing behind the last full page")
+	require.Zero(t, page.Next, "there is no page after the last full one")
 }
 
-func TestAuditTakesWhateverItIsGiven(t *testing.T) {
+func TestAuditStoresAnyRecord(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	details := []string{
 		`{"a":"\u0000 \ud800"}`, `{"n":1e999999}`, `{broken`, `{"a":"` + strings.Repeat("x", 10_000) + `"}`, "{\"a\":\"\xff\"}", ``, `null`,
@@ -150,7 +150,7 @@ func TestAuditTakesWhateverItIsGiven(t *testing.T) {
 	require.WithinRange(t, page.Records[len(details)-1].At, before, time.Now().Add(time.Minute))
 }
 
-// tidy takes the blanks out of short details, which jsonb adds.
+// tidy removes the spaces that jsonb adds to short details.
 func tidy(details []string) []string {
 	for i, d := range details {
 		details[i] = strings.ReplaceAll(d, `"omitted_bytes": `, `"omitted_bytes":`)
@@ -181,7 +181,7 @@ func TestAuditCannotBeChanged(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, gone)
 	_, got := b.audit(agent.AuditQuery{Tenant: tenant, Before: 8})
-	require.Equal(t, "turn/6 turn/5 turn/4", got, "the oldest go first")
+	require.Equal(t, "turn/6 turn/5 turn/4", got, "the oldest are removed first")
 	gone, err = b.ExpireAudit(t.Context(), at(10*time.Second), 0)
 	require.NoError(t, err)
 	require.Equal(t, 6, gone)

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// BenchmarkTurn is what the store costs a turn with one tool call: begin, two model steps, two prompts, a tool step, finish.
+// BenchmarkTurn measures a turn with one tool call in the store: begin, two model steps, two prompts, a tool step, finish.
 func BenchmarkTurn(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	must := func(err error) {
@@ -35,7 +35,7 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// fill commits a catalog of as many agents of 1 KB.
+// fill commits a catalog with a number of agents of 1 KB each.
 func (b *bench) fill(documents int) {
 	b.t.Helper()
 	c := agent.CatalogCommit{At: 0, By: "bench", Source: agent.SourceAPI}
@@ -47,7 +47,7 @@ func (b *bench) fill(documents int) {
 	require.NoError(b.t, err)
 }
 
-// BenchmarkCommitCatalog changes one document of ten thousand.
+// BenchmarkCommitCatalog changes one of ten thousand documents.
 func BenchmarkCommitCatalog(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.fill(10_000)
@@ -73,7 +73,7 @@ func BenchmarkLoadCatalog(b *testing.B) {
 	}
 }
 
-// BenchmarkCatalogSince asks for the changes of a catalog of ten thousand documents when there are none, and when one changed.
+// BenchmarkCatalogSince reads the changes of a catalog of ten thousand documents, when there are none and when there is one.
 func BenchmarkCatalogSince(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.fill(10_000)
@@ -87,8 +87,8 @@ func BenchmarkCatalogSince(b *testing.B) {
 	}
 }
 
-// BenchmarkAdmit lets turns of one tenant in that has every bound, 100,000 rows in its ledger of this month, of 500 users, 10,000
-// admissions within the last minute and 1,000 turns at once.
+// BenchmarkAdmit admits turns of a tenant that has all limits, 100,000 ledger rows of 500 users in this month, 10,000 admissions within
+// the last minute and 1,000 running turns.
 func BenchmarkAdmit(b *testing.B) {
 	all := agent.Bound{
 		RequestsPerMinute: 1 << 30, ConcurrentTurns: 1 << 30, TokensPerMinute: 1 << 50, DailyCostUSD: 1 << 50, MonthlyCostUSD: 1 << 50, DailyTokens: 1 << 50,
@@ -124,7 +124,7 @@ func BenchmarkAdmit(b *testing.B) {
 	}
 }
 
-// BenchmarkChargeUsage writes the ledger, 16 turns of one tenant, user and agent at once: with what is to be added up, and without.
+// BenchmarkChargeUsage writes ledger rows of 16 concurrent turns of one tenant, user and agent, with and without the daily sums.
 func BenchmarkChargeUsage(b *testing.B) {
 	for name, prepare := range map[string]string{"pending": `SELECT`, "no sums": `ALTER TABLE usage_ledger DISABLE TRIGGER add_up`} {
 		b.Run(name, func(b *testing.B) {
@@ -146,8 +146,8 @@ func BenchmarkChargeUsage(b *testing.B) {
 	}
 }
 
-// BenchmarkUsage reports on a ledger of 200,000 calls within 30 days, of 50,000 turns, 500 users, 10 agents and 5 models; every hundredth
-// call was paid again.
+// BenchmarkUsage reports on a ledger of 200,000 calls within 30 days, of 50,000 turns, 500 users, 10 agents and 5 models. Every hundredth
+// call is a repeated try.
 func BenchmarkUsage(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.exec(`INSERT INTO usage_ledger (turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id,

@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/pglisten"
 )
 
-// CatalogStore keeps the catalog's documents with their history, and the plans that were published of its agents. All tenants' documents
-// are in one catalog.
+// CatalogStore stores the documents of the catalog with their history, and the published plans of agents. One catalog has the documents of all
+// tenants.
 type CatalogStore struct{ *database }
 
 const readHead = `
@@ -26,8 +26,8 @@ SELECT kind, tenant, name, version, body, revision, source, updated_at, updated_
 const artifactColumns = `
 SELECT tenant, agent, uri, hash, inputs, compiled_at, revision FROM catalog_artifacts`
 
-// If nothing has changed, the comparison with the head, which is made once and first, avoids the rest whatever the planner assumes.
-const behind = ` WHERE revision > $1 AND (SELECT revision FROM catalog_head) > $1`
+// isNewer selects rows after a revision. PostgreSQL compares the head first and only once, and reads no rows if nothing has changed.
+const isNewer = ` WHERE revision > $1 AND (SELECT revision FROM catalog_head) > $1`
 
 const (
 	byDocument = ` ORDER BY kind, tenant, name, version`
@@ -35,25 +35,24 @@ const (
 
 	readDocuments      = documentColumns + ` WHERE NOT deleted` + byDocument
 	readArtifacts      = artifactColumns + byAgent
-	readDocumentsSince = documentColumns + behind + byDocument
-	readArtifactsSince = artifactColumns + behind + byAgent
+	readDocumentsSince = documentColumns + isNewer + byDocument
+	readArtifactsSince = artifactColumns + isNewer + byAgent
 )
 
-// LoadCatalog returns the whole catalog without tombstones as of one revision: documents in the order of their keys, artifacts by tenant
-// and agent. One round trip.
+// LoadCatalog returns the whole catalog of one revision, without tombstones: documents in the order of their keys, and artifacts by tenant and
+// agent.
 func (s *CatalogStore) LoadCatalog(ctx context.Context) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "load catalog", readDocuments, readArtifacts)
 }
 
-// CatalogSince returns the changes after a revision, in the order of LoadCatalog: each document once, as it is now, deleted ones as
-// tombstones without a body, and each artifact published since. If the answer's Oldest is after the revision, changes are missing and the
-// caller has to load everything; likewise if the answer's Revision is before the revision: the database was restored from a backup. One
-// round trip.
+// CatalogSince returns the documents and artifacts that have changed since a revision, in the order of LoadCatalog. Deleted documents are
+// tombstones without a body. The caller has to load everything if Oldest is after the revision, because changes are missing, or if Revision is
+// before the revision, because the database was restored from a backup.
 func (s *CatalogStore) CatalogSince(ctx context.Context, revision int64) (agent.CatalogState, error) {
 	return s.readCatalog(ctx, "read catalog changes", readDocumentsSince, readArtifactsSince, revision)
 }
 
-// readCatalog reads head, documents and artifacts from one snapshot.
+// readCatalog reads the head, documents and artifacts of one revision.
 func (s *CatalogStore) readCatalog(ctx context.Context, op, documents, artifacts string, args ...any) (agent.CatalogState, error) {
 	var state agent.CatalogState
 	err := s.snapshot(ctx, func(b *pgx.Batch) {
@@ -70,7 +69,7 @@ func (s *CatalogStore) readCatalog(ctx context.Context, op, documents, artifacts
 const lockHead = `
 SELECT revision FROM catalog_head FOR UPDATE`
 
-// The published plan of a deleted agent is removed with the tombstone.
+// pruneTombstones also removes the published plans of the deleted agents.
 const pruneTombstones = `
 WITH gone AS (
 	DELETE FROM catalog_documents WHERE deleted AND updated_at < $1 RETURNING kind, tenant, name, revision
@@ -82,8 +81,8 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone`
 
-// PruneCatalog removes the tombstones of documents that were deleted before a time, and returns how many. A reader of an earlier revision
-// then has to load everything: CatalogState.Oldest tells it. The history stays.
+// PruneCatalog removes the tombstones of documents that were deleted before a time, and returns their number. Readers of an earlier revision
+// then have to load everything, which they see by CatalogState.Oldest. PruneCatalog does not change the history.
 func (s *CatalogStore) PruneCatalog(ctx context.Context, before time.Time) (removed int, err error) {
 	err = s.transact(ctx,
 		func(b *pgx.Batch) { b.Queue(lockHead) }, // first, as commits do
@@ -108,7 +107,7 @@ func readHistory() string {
 	`, `revision DESC, kind DESC, tenant DESC, name DESC, version DESC, action DESC`, `size`, `$10`, `$11`)
 }
 
-// historyPlace is the place of an entry in the history. Revisions begin with 1.
+// historyPlace is the place of an entry in the history.
 type historyPlace struct {
 	Revision int64  `json:"r"`
 	Kind     string `json:"k,omitempty"`
@@ -123,17 +122,17 @@ func (p *historyPlace) isValid() bool {
 		nameField{value: p.Action}) == nil
 }
 
-// CatalogHistory returns a page of the catalog's history, newest first, and backwards by key within a revision: at most q.Size entries (100
-// by default, 1,000 at most) and 8 MiB of documents, yet at least one entry. Next is empty on the last page. A token that no page had is
-// [agent.CodeInvalid]. One round trip.
+// CatalogHistory returns a page of the catalog's history, newest first and in descending order of keys within a revision. A page has at most
+// q.Size entries (100 by default, 1,000 at most) and 8 MiB of documents, but at least one entry. Next is empty on the last page. An invalid
+// token is [agent.CodeInvalid].
 func (s *CatalogStore) CatalogHistory(ctx context.Context, q agent.HistoryQuery) (page agent.HistoryPage, err error) {
 	if err := checkNames(
 		nameField{"kind", string(q.Kind), false}, nameField{"tenant", q.Tenant, false}, nameField{"name", q.Name, false},
 	); err != nil {
 		return page, err
 	}
-	var from historyPlace
-	if err := decodePageToken(q.Token, &from, (*historyPlace).isValid); err != nil {
+	var after historyPlace
+	if err := decodePageToken(q.Token, &after, (*historyPlace).isValid); err != nil {
 		return page, err
 	}
 	page.Entries, page.Next, err = queryBoundedPage(ctx, s.pool, func(row pgx.CollectableRow) (e agent.AuditEntry, err error) {
@@ -141,22 +140,22 @@ func (s *CatalogStore) CatalogHistory(ctx context.Context, q agent.HistoryQuery)
 		return e, err
 	}, func(e *agent.AuditEntry) any {
 		return historyPlace{Revision: e.Revision, Kind: string(e.Kind), Tenant: e.Tenant, Name: e.Name, Version: e.Version, Action: e.Action}
-	}, readHistory(), string(q.Kind), q.Tenant, q.Name, from.Revision, from.Kind, from.Tenant, from.Name, from.Version, from.Action,
+	}, readHistory(), string(q.Kind), q.Tenant, q.Name, after.Revision, after.Kind, after.Tenant, after.Name, after.Version, after.Action,
 		pageSize(q.Size), maxPageBytes)
 	return page, mapError("read catalog history", err)
 }
 
 const catalogChannel = "turnstone_catalog"
 
-// ListenCatalog calls wake whenever the catalog may have changed: after a notification, after each connection, also the first one, and
-// after [Config.CatalogPoll] without either, also while there is no connection. Calls do not overlap; one call follows all notifications
-// that come during a call. It returns when ctx ends, with its connection closed.
+// ListenCatalog calls wake whenever the catalog may have changed: after a notification, after each connect, and when [Config.CatalogPoll] has
+// passed without a call, even if there is no connection. Calls do not overlap; all notifications during one call result in one more call.
+// ListenCatalog returns when ctx ends, after it has closed its connection.
 func (s *CatalogStore) ListenCatalog(ctx context.Context, wake func()) {
 	changed := make(chan struct{}, 1)
 	signal := func() {
 		select {
 		case changed <- struct{}{}:
-		default: // there is a signal already
+		default: // a signal is pending
 		}
 	}
 	l := pglisten.Listener{
@@ -183,7 +182,7 @@ func (s *CatalogStore) ListenCatalog(ctx context.Context, wake func()) {
 	}
 }
 
-// withJitter returns d ± 20 %, so that processes that start together do not poll together.
+// withJitter returns d ± 20 %, so that processes that have started at the same time do not poll at the same time.
 func withJitter(d time.Duration) time.Duration {
 	return d - d/5 + rand.N(2*d/5+1)
 }

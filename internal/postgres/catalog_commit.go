@@ -14,12 +14,12 @@ import (
 
 // Bounds of a commit.
 const (
-	maxCommitDocuments = 20_000   // puts and deletes; as many artifacts
+	maxCommitDocuments = 20_000   // of documents to put or delete, and of artifacts
 	maxCommitBytes     = 64 << 20 // of all bodies
 	maxDocumentBytes   = 1 << 20
 )
 
-// The time of a commit is read while the head is locked, so that a later revision has a later time.
+// readClock reads the time of a commit while the head is locked, so that a later revision has a later time.
 const readClock = `
 SELECT clock_timestamp()`
 
@@ -33,7 +33,7 @@ ORDER BY g.n LIMIT 1`
 const advanceHead = `
 UPDATE catalog_head SET revision = $1`
 
-// A document without a body is deleted. Both inserts see the documents as they were.
+// writeDocuments deletes documents without a body and puts the others. The history reads the documents from before the statement.
 const writeDocuments = `
 WITH given AS (
 	SELECT g.kind, g.tenant, g.name, g.version, g.body::json AS body
@@ -51,7 +51,7 @@ SELECT g.kind, g.tenant, g.name, g.version, g.body, $1, $4, $2, $3, g.body IS NU
 ON CONFLICT (kind, tenant, name, version) DO UPDATE SET body = excluded.body, revision = excluded.revision, source = excluded.source,
 	updated_at = excluded.updated_at, updated_by = excluded.updated_by, deleted = excluded.deleted`
 
-// The history shows what is published as an object whose keys are sorted, like those of documents.
+// writeArtifacts writes artifacts into the history as objects with sorted keys, like documents.
 const writeArtifacts = `
 WITH given AS (
 	SELECT * FROM unnest($7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::timestamptz[])
@@ -77,12 +77,12 @@ ON CONFLICT (tenant, agent) DO UPDATE SET uri = excluded.uri, hash = excluded.ha
 const notifyCatalog = `
 SELECT pg_notify('` + catalogChannel + `', $1)`
 
-// CommitCatalog makes a change the next revision, with its history and a notification, and returns that revision; or it changes nothing. Of
-// a put document only key and body count; a body that equals the stored one is written like any other.
+// CommitCatalog stores a change as the next revision, with its history and a notification, and returns that revision. It uses only the key and
+// the body of each document to put, and also writes a body that has not changed.
 //
 // The error is [agent.CodeConflict] if c.At is not the newest revision, [agent.CodeNotFound] if a document to delete does not exist, and
-// [agent.CodeInvalid] if there is nothing to do, something is too large, or a key is given twice. After [agent.CodeUnavailable] and
-// [agent.CodeCancelled] the change may have been made: then c.At is no longer the newest revision.
+// [agent.CodeInvalid] if the change is empty or too large, or has a key twice. After [agent.CodeUnavailable] or [agent.CodeCancelled] the
+// change may have been made; then c.At is no longer the newest revision. Any other error means that nothing has changed.
 func (s *CatalogStore) CommitCatalog(ctx context.Context, c agent.CatalogCommit) (revision int64, err error) {
 	const op = "commit catalog"
 	if err := checkCommit(&c); err != nil {
@@ -90,7 +90,7 @@ func (s *CatalogStore) CommitCatalog(ctx context.Context, c agent.CatalogCommit)
 	}
 	var (
 		at      time.Time
-		missing = -1 // index of a document to delete that is not there
+		missing = -1 // the index of a document to delete that does not exist
 	)
 	err = s.transact(ctx,
 		func(b *pgx.Batch) {
@@ -141,7 +141,7 @@ func queueCommit(b *pgx.Batch, c *agent.CatalogCommit, revision int64, at time.T
 	b.Queue(notifyCatalog, strconv.FormatInt(revision, 10))
 }
 
-// keyColumnsOf returns the kinds, tenants, names and versions of keys, each as a column.
+// keyColumnsOf returns the kinds, tenants, names and versions of keys, each as an array.
 func keyColumnsOf(keys []agent.DocumentKey) []any {
 	n := len(keys)
 	kinds, tenants, names, versions := make([]string, n), make([]string, n), make([]string, n), make([]string, n)

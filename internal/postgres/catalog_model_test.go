@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// catalogModel is what the catalog should be: maps, and a list of what happened.
+// catalogModel is a simple model of the catalog: maps, and a list of changes.
 type catalogModel struct {
 	revision, oldest int64
 	documents        map[agent.DocumentKey]modelDocument
@@ -32,7 +32,7 @@ func compareKeys(x, y agent.DocumentKey) int {
 	return cmp.Or(cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Version, y.Version))
 }
 
-// commit returns the code that the store should refuse with, "" when it should not.
+// commit applies a commit, or returns the code of the error with which the store has to refuse it.
 func (m *catalogModel) commit(c *agent.CatalogCommit) agent.Code {
 	switch {
 	case len(c.Put)+len(c.Delete)+len(c.Publish) == 0:
@@ -102,7 +102,7 @@ func (m *catalogModel) prune() (removed int) {
 	return removed
 }
 
-// state returns documents and artifacts behind a revision, the deleted ones when they are asked for.
+// state returns the documents and artifacts after a revision, with deleted documents if deleted is set.
 func (m *catalogModel) state(after int64, deleted bool) (documents, artifacts []string) {
 	documents, artifacts = []string{}, []string{}
 	for _, k := range slices.SortedFunc(maps.Keys(m.documents), compareKeys) {
@@ -142,7 +142,7 @@ func drawCommit(t *rapid.T, m *catalogModel) agent.CatalogCommit {
 		c.At += rapid.Int64Range(-2, 2).Draw(t, "by")
 	}
 	for _, k := range rapid.SliceOfNDistinct(key, 0, 4, rapid.ID).Draw(t, "keys") {
-		// Mostly what can be deleted, so that most commits are accepted.
+		// Most deletions are possible, so that most commits are accepted.
 		if rapid.Bool().Draw(t, "delete") && (m.documents[k].body != "" || rapid.IntRange(0, 9).Draw(t, "missing") == 0) {
 			c.Delete = append(c.Delete, k)
 			continue

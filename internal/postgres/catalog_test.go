@@ -33,7 +33,7 @@ func artifact(name, hash string) agent.Artifact {
 	}
 }
 
-// commit makes a change the next revision.
+// commit commits a change to the newest revision.
 func (b *bench) commit(c agent.CatalogCommit) int64 {
 	b.t.Helper()
 	c.At = b.load().Revision
@@ -57,7 +57,7 @@ func (b *bench) since(revision int64) agent.CatalogState {
 	return state
 }
 
-// outline renders documents, one string each: key, revision and body.
+// outline returns documents as strings of key, revision and body.
 func outline(documents []agent.Document) []string {
 	lines := []string{}
 	for i := range documents {
@@ -74,7 +74,7 @@ func TestCatalogComesBackByteForByte(t *testing.T) {
 	require.Empty(t, empty.Documents)
 	require.Empty(t, empty.Artifacts)
 
-	// What jsonb would change or refuse, in an order of keys that no collation but bytes has.
+	// JSON that jsonb would change or refuse, and keys in the order of their bytes.
 	strange := `{"z":1.50,"a":"\u0000\ud800é","a":1e400,"b":[]}`
 	keys := []agent.DocumentKey{
 		{Kind: agent.KindAgent, Tenant: "*", Name: "a"},
@@ -216,7 +216,7 @@ func TestCommitRefuses(t *testing.T) {
 	require.Equal(t, entries, b.count("catalog_history"))
 }
 
-func TestCommitTakesAsMuchAsItSays(t *testing.T) {
+func TestLargestCommit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
 	c := agent.CatalogCommit{Comment: strings.Repeat("c", 2<<10)}
@@ -224,7 +224,7 @@ func TestCommitTakesAsMuchAsItSays(t *testing.T) {
 		c.Put = append(c.Put, put(agentKey(fmt.Sprintf("a%05d", i)), fmt.Sprint(i)))
 		c.Publish = append(c.Publish, artifact(fmt.Sprintf("a%05d", i), "11"))
 	}
-	// Names that do not compress: what an index can hold is what counts.
+	// Names that do not compress, so that the index entries have the largest size.
 	name := func(n int) string { return strings.Repeat(newID()+newID(), 8)[:n] }
 	longest := agent.DocumentKey{Kind: agent.Kind("Z" + name(511)), Tenant: name(512), Name: name(512), Version: name(512)}
 	c.Put[0] = put(longest, `"`+strings.Repeat("x", 1<<20-2)+`"`)
@@ -261,14 +261,14 @@ func TestPruneCatalog(t *testing.T) {
 	b.commit(agent.CatalogCommit{Put: []agent.Document{put(agentKey("c"), `4`)}})
 	deleted := b.since(3 - 1).Documents[1].UpdatedAt
 	b.commit(agent.CatalogCommit{Delete: []agent.DocumentKey{agentKey("b")}})
-	b.commit(agent.CatalogCommit{Publish: []agent.Artifact{artifact("b", "66")}}) // one of this name is built in, say
+	b.commit(agent.CatalogCommit{Publish: []agent.Artifact{artifact("b", "66")}}) // an agent of this name may be built in
 
 	require.Zero(t, prune(deleted.Add(-time.Hour)))
 	require.Zero(t, b.load().Oldest)
 
-	require.Equal(t, 2, prune(b.since(4).Documents[0].UpdatedAt), "before is not at")
+	require.Equal(t, 2, prune(b.since(4).Documents[0].UpdatedAt), "the time itself is excluded")
 	state := b.since(3)
-	require.EqualValues(t, 3, state.Oldest, "what changed behind the newest tombstone removed is complete")
+	require.EqualValues(t, 3, state.Oldest, "changes after the newest removed tombstone are complete")
 	require.EqualValues(t, 6, state.Revision)
 	require.Equal(t, []string{"AgentInstance acme/b 5 ", "AgentInstance acme/c 4 4"}, outline(state.Documents))
 	names := func() (names []string) {
@@ -277,7 +277,7 @@ func TestPruneCatalog(t *testing.T) {
 		}
 		return names
 	}
-	require.Equal(t, []string{"b", "c"}, names(), "what was published of an agent goes with it")
+	require.Equal(t, []string{"b", "c"}, names(), "the published plan is removed with the agent")
 
 	require.Equal(t, 1, prune(time.Now().Add(time.Hour)))
 	require.EqualValues(t, 5, b.load().Oldest)
@@ -285,7 +285,7 @@ func TestPruneCatalog(t *testing.T) {
 	require.Equal(t, []string{"AgentInstance acme/c 4 4"}, outline(b.load().Documents))
 	require.Zero(t, prune(time.Now().Add(time.Hour)))
 	require.EqualValues(t, 5, b.load().Oldest)
-	require.Equal(t, 13, b.count("catalog_history"), "the history stays")
+	require.Equal(t, 13, b.count("catalog_history"), "the history is not pruned")
 
 	b.commit(agent.CatalogCommit{Put: []agent.Document{put(agentKey("a"), `7`)}})
 	require.Equal(t, []string{"AgentInstance acme/a 7 7"}, outline(b.since(6).Documents))
@@ -298,7 +298,7 @@ func (b *bench) history(q agent.HistoryQuery) agent.HistoryPage {
 	return page
 }
 
-// trail renders entries, one string each: revision, action, key, before and after.
+// trail returns entries as strings of revision, action, key, before and after.
 func trail(entries []agent.AuditEntry) []string {
 	lines := []string{}
 	for i := range entries {
@@ -308,7 +308,7 @@ func trail(entries []agent.AuditEntry) []string {
 	return lines
 }
 
-func TestHistorySaysWhatWasWhoAndWhy(t *testing.T) {
+func TestHistory(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	node := agent.DocumentKey{Kind: agent.KindNode, Name: "a", Version: "1"}
 	b.commit(agent.CatalogCommit{
@@ -342,7 +342,7 @@ func TestHistorySaysWhatWasWhoAndWhy(t *testing.T) {
 	require.Equal(t, documents[0].UpdatedAt, page.Entries[0].At)
 	for _, e := range page.Entries[6:] {
 		require.Equal(t, []string{"ops", agent.SourceAPI, "because"}, []string{e.By, e.Source, e.Comment})
-		require.Equal(t, page.Entries[6].At, e.At, "a commit has one time")
+		require.Equal(t, page.Entries[6].At, e.At, "all entries of a commit have the same time")
 		require.Equal(t, time.UTC, e.At.Location())
 	}
 	require.Equal(t, []string{"dev", agent.SourceFolder, ""}, []string{page.Entries[3].By, page.Entries[3].Source, page.Entries[3].Comment})
@@ -379,7 +379,7 @@ func TestHistoryComesInPages(t *testing.T) {
 				return got
 			}
 			require.Len(t, page.Entries, q.Size)
-			if len(got) < 20 { // what comes meanwhile is newer, and so on no later page
+			if len(got) < 20 { // a newer entry is on no later page
 				b.commit(agent.CatalogCommit{Put: []agent.Document{put(agentKey("late"), `1`)}})
 			}
 		}
@@ -419,7 +419,7 @@ func TestHistoryPagesAreBoundedInBytes(t *testing.T) {
 			break
 		}
 	}
-	require.Equal(t, []int{4, 6, 2}, sizes, "8 MiB: six with a before, six without")
+	require.Equal(t, []int{4, 6, 2}, sizes, "at most 8 MiB; six entries have a before")
 }
 
 func TestHistoryRefuses(t *testing.T) {

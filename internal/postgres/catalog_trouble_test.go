@@ -18,12 +18,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-const patience = 30 * time.Second
+const waitTimeout = 30 * time.Second
 
-// seldom is a poll that no test waits for, so that notifications have to work.
-const seldom = time.Hour
+// neverPoll is a poll interval longer than any test, so that only notifications wake.
+const neverPoll = time.Hour
 
-// listen listens until the test ends, before its pool closes. Each wake reads the catalog and offers its revision.
+// listen runs ListenCatalog until the test ends, before its pool closes. Each wake reads the catalog and sends its revision.
 func (b *bench) listen(s *postgres.Store) <-chan int64 {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(b.t.Context())
@@ -48,10 +48,10 @@ func (b *bench) listen(s *postgres.Store) <-chan int64 {
 	return revisions
 }
 
-// await waits until a revision is seen.
+// await waits until a revision is received.
 func await(t testing.TB, revisions <-chan int64, want int64) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitTimeout)
 	for {
 		select {
 		case got := <-revisions:
@@ -73,13 +73,13 @@ const catalogListeners = `FROM pg_stat_activity WHERE query = 'LISTEN turnstone_
 
 func (b *bench) awaitListeners(want int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.count("(SELECT 1 "+catalogListeners+") l") == want }, patience, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.count("(SELECT 1 "+catalogListeners+") l") == want }, waitTimeout, 5*time.Millisecond)
 }
 
 func TestListenersAreTold(t *testing.T) {
-	b := newBench(t, postgres.Config{CatalogPoll: seldom})
+	b := newBench(t, postgres.Config{CatalogPoll: neverPoll})
 	first, second := b.listen(b.Store), b.listen(b.Store)
-	await(t, first, 0) // once it is connected
+	await(t, first, 0) // after it has connected
 	await(t, second, 0)
 	for i := range int64(20) {
 		started := time.Now()
@@ -92,10 +92,10 @@ func TestListenersAreTold(t *testing.T) {
 	requireCode(t, agent.CodeConflict, err)
 	b.commit(change(`1`))
 	await(t, first, 21)
-	require.Empty(t, first, "a refused commit wakes nobody")
+	require.Empty(t, first, "a refused commit sends no notification")
 }
 
-// The payload is the revision, for those who listen with other programs.
+// Notifications have the revision as payload, for other programs that listen.
 func TestNotificationNamesTheRevision(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	acquired, err := b.pool.Acquire(t.Context())
@@ -134,22 +134,22 @@ func TestWakesDoNotOverlap(t *testing.T) {
 	}()
 	<-entered
 	for range 5 {
-		b.commit(change(`1`)) // polls and notifications come while it is busy
+		b.commit(change(`1`)) // polls and notifications arrive during the call
 	}
 	require.EqualValues(t, 1, calls.Load())
 	close(proceed)
-	require.Eventually(t, func() bool { return calls.Load() > 5 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return calls.Load() > 5 }, waitTimeout, time.Millisecond)
 	cancel()
 	<-done
 }
 
 func TestLostCatalogListenerIsReplaced(t *testing.T) {
-	b := newBench(t, postgres.Config{CatalogPoll: seldom})
+	b := newBench(t, postgres.Config{CatalogPoll: neverPoll})
 	revisions := b.listen(b.Store)
 	await(t, revisions, 0)
 	for i := range int64(3) {
 		b.awaitListeners(1)
-		// Cut it, and commit while nobody listens.
+		// Cut the connection, and commit while there is no listener.
 		b.exec(`SELECT pg_terminate_backend(pid) ` + catalogListeners)
 		b.commit(change(`1`))
 		await(t, revisions, i+1)
@@ -159,8 +159,8 @@ func TestLostCatalogListenerIsReplaced(t *testing.T) {
 	await(t, revisions, 4)
 }
 
-// muted is a store whose commits notify nobody.
-func (b *bench) muted() *postgres.Store {
+// storeWithoutNotify returns a store whose commits send no notification.
+func (b *bench) storeWithoutNotify() *postgres.Store {
 	b.t.Helper()
 	b.exec(`CREATE SCHEMA mute; CREATE FUNCTION mute.pg_notify(text, text) RETURNS void LANGUAGE sql AS ''`)
 	cfg := b.pool.Config()
@@ -171,9 +171,9 @@ func (b *bench) muted() *postgres.Store {
 	return postgres.NewStore(pool, postgres.Config{})
 }
 
-func TestPollRepairsWhatWasMissed(t *testing.T) {
+func TestPollFindsMissedCommits(t *testing.T) {
 	b := newBench(t, postgres.Config{CatalogPoll: 20 * time.Millisecond})
-	muted := b.muted()
+	muted := b.storeWithoutNotify()
 	revisions := b.listen(b.Store)
 	await(t, revisions, 0)
 	for at := range int64(3) {
@@ -210,7 +210,7 @@ func TestPollGoesOnWithoutAConnection(t *testing.T) {
 	cancel()
 	<-done
 
-	b.Store = postgres.NewStore(pool, postgres.Config{CatalogPoll: seldom})
+	b.Store = postgres.NewStore(pool, postgres.Config{CatalogPoll: neverPoll})
 	revisions := b.listen(b.Store)
 	require.NoError(t, server.Resume(t.Context()))
 	await(t, revisions, 0)
@@ -219,8 +219,8 @@ func TestPollGoesOnWithoutAConnection(t *testing.T) {
 }
 
 func TestListenEndsWithItsContext(t *testing.T) {
-	b := newBench(t, postgres.Config{CatalogPoll: seldom})
-	b.count("catalog_head") // a connection is there
+	b := newBench(t, postgres.Config{CatalogPoll: neverPoll})
+	b.count("catalog_head") // opens a connection
 	before := goleak.IgnoreCurrent()
 	ctx, cancel := context.WithCancel(t.Context())
 	woken, done := make(chan struct{}, 1), make(chan struct{})
@@ -239,7 +239,7 @@ func TestListenEndsWithItsContext(t *testing.T) {
 	b.ListenCatalog(ctx, func() { t.Error("woken after the end") })
 }
 
-// Of many who change the same revision one wins; who tries again from the newest one gets through in the end.
+// Of concurrent commits to the same revision one succeeds. Those that retry with the newest revision succeed in the end.
 func TestCommitsRace(t *testing.T) {
 	const committers = 20
 	b := newBench(t, postgres.Config{})
@@ -284,7 +284,7 @@ func TestCommitsRace(t *testing.T) {
 	entries := b.history(agent.HistoryQuery{Name: "same"}).Entries
 	require.Len(t, entries, committers+1)
 	for i := range committers {
-		require.Equal(t, entries[i+1].After, entries[i].Before, "each saw what the one before it left")
+		require.Equal(t, entries[i+1].After, entries[i].Before, "each commit has read the one before it")
 		require.False(t, entries[i].At.Before(entries[i+1].At))
 	}
 }
@@ -322,7 +322,7 @@ func TestCancelledCommitReleasesTheHead(t *testing.T) {
 	b.commit(change(`1`))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	release := b.blocked(lockDocumentRow)
+	release := b.holdLock(lockDocumentRow)
 	failed := async(func() error {
 		_, err := b.CommitCatalog(ctx, agent.CatalogCommit{At: 1, Put: change(`2`).Put})
 		return err
@@ -331,12 +331,12 @@ func TestCancelledCommitReleasesTheHead(t *testing.T) {
 	cancel()
 	requireCode(t, agent.CodeCancelled, <-failed)
 	release()
-	// The server had it all by then, and may make the change before it learns that its client is gone.
+	// The server had received everything, and may make the change before it notices that the client is gone.
 	require.Eventually(t, func() bool {
 		_, err := b.CommitCatalog(t.Context(), agent.CatalogCommit{At: b.load().Revision, Put: change(`2`).Put})
 		return err == nil
 	}, 10*time.Second, 10*time.Millisecond)
-	for range 5 { // nothing keeps a connection
+	for range 5 { // no call keeps a connection
 		_, err := b.LoadCatalog(ctx)
 		requireCode(t, agent.CodeCancelled, err)
 		_, err = b.CatalogHistory(ctx, agent.HistoryQuery{})
@@ -346,11 +346,11 @@ func TestCancelledCommitReleasesTheHead(t *testing.T) {
 	}
 }
 
-// What a reader gets is of one revision, also when a commit ends between its reading of the head and of the documents.
+// LoadCatalog returns one revision, even if a commit ends between its reads of the head and of the documents.
 func TestLoadSeesOneRevision(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.commit(change(`1`))
-	b.countTrips() // a connection of its own, on which the statements are prepared now: preparing them would wait for the lock as well
+	b.countTrips() // prepares the statements on a connection of its own, because preparing would wait for the lock, too
 	b.load()
 	holder, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -372,14 +372,14 @@ func TestLoadSeesOneRevision(t *testing.T) {
 	require.EqualValues(t, 2, b.load().Documents[0].Revision)
 }
 
-// A tombstone that is about to be pruned, and a commit that puts the document again.
+// PruneCatalog waits for a commit that puts a document with a tombstone, and then does not prune it.
 func TestPruneWaitsForACommit(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.commit(change(`1`))
 	b.commit(agent.CatalogCommit{Delete: []agent.DocumentKey{agentKey("a")}})
 	deleted := b.since(0).Documents[0].UpdatedAt
 	removed := 1
-	release := b.blocked(lockDocumentRow)
+	release := b.holdLock(lockDocumentRow)
 	committed := async(func() error {
 		_, err := b.CommitCatalog(t.Context(), agent.CatalogCommit{At: 2, Put: change(`3`).Put})
 		return err

@@ -9,27 +9,27 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ChatStore keeps the conversation that each chat is in, the answers that chats still wait for, and the questions that were put to them.
+// ChatStore stores the current conversation of each chat, the answers that chats still wait for, and the questions that chats were asked.
 type ChatStore struct{ *database }
 
 const (
 	maxOwedTurns     = 100
 	maxTurnQuestions = 1000
-	keepSettled      = 2 * 24 * time.Hour  // longer than a channel takes to deliver a message again
-	keepOwed         = 30 * 24 * time.Hour // a person may need time to answer
+	keepSettled      = 2 * 24 * time.Hour  // longer than a channel takes to redeliver a message
+	keepOwed         = 30 * 24 * time.Hour // the turn may wait for a person
 )
 
-// ChatThread returns the number of the conversation that a chat is in, 0 if nothing is stored.
+// ChatThread returns the number of the chat's current conversation, or 0 if none is stored.
 func (s *ChatStore) ChatThread(ctx context.Context, c agent.Chat) (thread int64, err error) {
 	err = s.pool.QueryRow(ctx, `SELECT thread FROM chat_threads WHERE channel = $1 AND chat_id = $2`, c.Channel, c.ChatID).Scan(&thread)
-	return thread, mapError("read chat", optional(err))
+	return thread, mapError("read chat", ignoreNoRows(err))
 }
 
 const putThread = `
 INSERT INTO chat_threads (channel, chat_id, thread) VALUES ($1, $2, $3)
 ON CONFLICT (channel, chat_id) DO UPDATE SET thread = greatest(chat_threads.thread, excluded.thread)`
 
-// SetChatThread moves a chat to a conversation, unless it is in a later one.
+// SetChatThread sets the chat's current conversation, unless it is already in a later one.
 func (s *ChatStore) SetChatThread(ctx context.Context, c agent.Chat, thread int64) error {
 	_, err := s.pool.Exec(ctx, putThread, c.Channel, c.ChatID, thread)
 	return mapError("begin conversation", err)
@@ -42,9 +42,9 @@ INSERT INTO chat_turns (channel, account, chat_id, turn_id, tenant, user_id, mes
 VALUES ($1, $2, $3, $4, $5, $6, '{}', 0, $7, clock_timestamp() + $8::interval, clock_timestamp())
 ON CONFLICT DO NOTHING`
 
-// OweTurn records that a chat waits for the answer of a turn. The process holder holds the turn for the duration lease; an empty holder is
-// nobody. fresh is false if that was recorded before, settled or not.
-func (s *ChatStore) OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (fresh bool, err error) {
+// OweTurn records that a chat waits for the answer of a turn. If holder is not empty, that process holds the turn for the duration lease.
+// isNew is false if OweTurn was called for the turn before, even if it has been settled since.
+func (s *ChatStore) OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (isNew bool, err error) {
 	if holder == "" {
 		lease = 0
 	}
@@ -69,8 +69,8 @@ WITH claimed AS (
 	RETURNING ` + chatTurnColumns + `
 ) SELECT * FROM claimed ORDER BY created_at, turn_id`
 
-// ClaimTurns takes hold of unsettled turns of an account that nobody holds, oldest first. It also removes turns that were settled two days
-// ago, and those without an answer for 30 days.
+// ClaimTurns makes a process the holder of unsettled turns of an account that no process holds, oldest first, and returns them. It also
+// removes turns that were settled two days ago, and those without an answer for 30 days.
 func (s *ChatStore) ClaimTurns(ctx context.Context, channel, account, holder string, lease time.Duration, limit int) ([]agent.ChatTurn, error) {
 	const op = "claim answers"
 	if _, err := s.pool.Exec(ctx, sweepChatTurns, keepSettled, keepOwed, sweepRows); err != nil {
@@ -85,8 +85,8 @@ UPDATE chat_turns SET messages = $3, after_index = greatest(after_index, $4), he
 	holder = CASE WHEN $5::interval > interval '0' THEN holder ELSE '' END
 WHERE turn_id = $1 AND holder = $2 AND settled_at IS NULL`
 
-// SaveTurn stores how much of an answer was shown, and holds the turn for another lease; a lease of 0 releases it. held is false, and
-// nothing is stored, if somebody else holds the turn or it is settled.
+// SaveTurn stores how much of an answer was shown, and extends the holder's lease; a lease of 0 releases the turn. If the turn is settled or
+// another process holds it, SaveTurn stores nothing and held is false.
 func (s *ChatStore) SaveTurn(ctx context.Context, t *agent.ChatTurn, holder string, lease time.Duration) (held bool, err error) {
 	tag, err := s.pool.Exec(ctx, saveTurn, t.TurnID, holder, append([]int64{}, t.Messages...), t.After, lease)
 	return tag.RowsAffected() == 1, mapError("keep answer", err)
@@ -95,7 +95,7 @@ func (s *ChatStore) SaveTurn(ctx context.Context, t *agent.ChatTurn, holder stri
 const settleTurn = `
 UPDATE chat_turns SET settled_at = clock_timestamp(), holder = '' WHERE turn_id = $1 AND holder = $2 AND settled_at IS NULL`
 
-// SettleTurn records that the chat has its answer, unless somebody else holds the turn.
+// SettleTurn records that the chat has its answer, unless another process holds the turn.
 func (s *ChatStore) SettleTurn(ctx context.Context, id agent.TurnID, holder string) error {
 	_, err := s.pool.Exec(ctx, settleTurn, id, holder)
 	return mapError("settle answer", err)
@@ -116,8 +116,8 @@ const askChat = `
 INSERT INTO chat_questions (channel, account, chat_id, message_id, turn_id, approval_id, tool, allowed)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`
 
-// AskChat records a message that asks a chat for an approval of one of its turns. The error is [agent.CodeNotFound] if [ChatStore.OweTurn]
-// did not record the turn.
+// AskChat records a message that asks a chat for an approval of one of its turns. The error is [agent.CodeNotFound] if the turn was not
+// recorded by [ChatStore.OweTurn].
 func (s *ChatStore) AskChat(ctx context.Context, q agent.ChatQuestion) error {
 	_, err := s.pool.Exec(ctx, askChat, q.Channel, q.Account, q.ChatID, q.MessageID, q.TurnID, cleanText(q.ApprovalID), cleanText(q.Tool),
 		append([]agent.DecisionKind{}, q.Allowed...))

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	maxNameBytes = 512     // of each part of a key: four of them fit into an entry of an index
-	maxTextBytes = 2 << 10 // of a text that describes something
+	maxNameBytes = 512     // of each part of a key, so that four parts fit into an index entry
+	maxTextBytes = 2 << 10 // of a description
 )
 
-// nameField is a text of a request that becomes a key, or part of one.
+// nameField is a field of a request whose value becomes a key or part of one.
 type nameField struct {
 	field, value string
 	required     bool
@@ -33,7 +33,7 @@ func checkNames(names ...nameField) *agent.Error {
 	return nil
 }
 
-// checkText returns an error if a text is too long or cannot be in a text column.
+// checkText returns an error if a text is too long or a text column cannot hold it.
 func checkText(field, s string, maxBytes int) *agent.Error {
 	switch {
 	case len(s) > maxBytes:
@@ -46,11 +46,11 @@ func checkText(field, s string, maxBytes int) *agent.Error {
 	return nil
 }
 
-// inElement puts the field of an error into an element of a list.
+// inElement returns the error with a field within element i of a list: list[i].field.
 func inElement(list string, i int, err *agent.Error) *agent.Error {
 	err.Field = fmt.Sprintf("%s[%d].%s", list, i, err.Field)
 	return err
 }
 
-// isJSON reports whether a text is JSON that can be stored unchanged.
+// isJSON reports whether raw is JSON that can be stored unchanged.
 func isJSON(raw json.RawMessage) bool { return utf8.Valid(raw) && json.Valid(raw) }

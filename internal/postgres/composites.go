@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// CompositeStore keeps the pipelines that tenants use, and the tools that frequent pipelines have become.
+// CompositeStore stores the pipelines that tenants use, and composites, which are tools made from frequent pipelines.
 type CompositeStore struct{ *database }
 
 // Bounds of composites.
@@ -27,10 +25,10 @@ const (
 	maxCompositeBytes = 256 << 10 // of parameters, and of the pipeline
 )
 
-// compositeName matches a name under which a model can call a tool.
+// compositeName matches names under which models can call a tool.
 var compositeName = regexp.MustCompile(`^[a-z0-9_]{1,64}$`)
 
-// A name is unique in a tenant, and so is a shape: composites of one tenant are made and renamed one at a time.
+// lockComposites serialises changes of a tenant's composites, whose names and shapes are unique in the tenant.
 const lockComposites = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone composites ' || $1, 0))`
 
@@ -42,11 +40,11 @@ FROM composites c JOIN composite_versions v ON v.tenant = c.tenant AND v.id = c.
 const compositeUses = `
 LEFT JOIN pipeline_shapes s ON s.tenant = c.tenant AND s.shape = c.shape `
 
-// readComposites reads newest versions.
+// readComposites reads the newest versions.
 const readComposites = compositeColumns + `AND v.version = c.version` + compositeUses
 
-// Composites lists those of a tenant by name, disabled ones included; "*" stands for all tenants, tenant by tenant. A tenant has at most
-// 1,000.
+// Composites lists the composites of a tenant by name, including disabled ones. The tenant "*" stands for all tenants, in their order. It
+// returns at most 1,000.
 func (s *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent.Composite, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Composite],
 		readComposites+`WHERE c.tenant = $1 OR $1 = '*' ORDER BY c.tenant, c.name LIMIT $2`, tenant, maxComposites)
@@ -55,7 +53,7 @@ func (s *CompositeStore) Composites(ctx context.Context, tenant string) ([]agent
 
 const readCompositeVersion = compositeColumns + compositeUses + `WHERE c.tenant = $1 AND c.id = $2 AND v.version = $3`
 
-// Composite returns one version by id, with the current name, description and switch of the composite, or [agent.CodeNotFound].
+// Composite returns a version of a composite by id, with the composite's current name, description and Enabled, or [agent.CodeNotFound].
 func (s *CompositeStore) Composite(ctx context.Context, tenant, id string, version int64) (agent.Composite, error) {
 	unknown := agent.FieldErrorf(agent.CodeNotFound, "composite", "there is no version %d of composite %q", version, id)
 	c, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByName[agent.Composite], readCompositeVersion, tenant, cleanText(id), version)
@@ -74,9 +72,9 @@ const insertCompositeVersion = `
 INSERT INTO composite_versions (tenant, id, version, parameters, pipeline, effect_free, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp())`
 
-// SaveComposite stores the composite of a shape, as version 1 or as the one after the newest; any other version changes nothing. It returns
-// what is stored. A name that is taken gets a number as suffix. Name and switch, and a description that a person wrote, are not
-// overwritten. The 1,001st of a tenant is [agent.CodeOverflow].
+// SaveComposite stores the composite of a shape if it is new or c.Version is the next one, and returns what is stored. A name that is taken
+// gets a number as suffix. A later version does not change the name, Enabled, or a description that a person has written. The error is
+// [agent.CodeOverflow] if the tenant already has 1,000 composites.
 func (s *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (agent.Composite, error) {
 	const op = "save composite"
 	if err := checkComposite(&c); err != nil {
@@ -117,7 +115,7 @@ func (s *CompositeStore) SaveComposite(ctx context.Context, c agent.Composite) (
 	return *stored, nil
 }
 
-// queueComposite queues a query for the newest version of a composite, which becomes *into; nil if there is none.
+// queueComposite queues a query for the newest version of a composite, and stores it in *into, or nil if there is none.
 func queueComposite(b *pgx.Batch, into **agent.Composite, where string, args ...any) {
 	b.Queue(readComposites+where, args...).Query(func(rows pgx.Rows) error {
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[agent.Composite])
@@ -154,7 +152,7 @@ func invalidCompositeName(name string) error {
 	return agent.Invalid("name", "want 1 to %d of a-z 0-9 _, got %.100q", maxCompositeName, name)
 }
 
-// unusedName returns the name, with a number as suffix if it is taken.
+// unusedName returns the name, with a number as suffix if the name is taken.
 func unusedName(name string, taken []string) string {
 	unused := name
 	for n := 2; slices.Contains(taken, unused); n++ {
@@ -172,10 +170,10 @@ WHERE tenant = $1 AND id = $2`
 const nameIsTaken = `
 SELECT FROM composites WHERE tenant = $1 AND name = $2 AND id <> $3 AND name <> $3`
 
-// maxDescriptionBytes bounds the description that a person writes: it is in the prompts of the tenant's agents.
+// maxDescriptionBytes bounds descriptions that people write, because they are in the prompts of the tenant's agents.
 const maxDescriptionBytes = 1_024
 
-// builtinTools lists the names of other tools: an agent would not see a composite of such a name.
+// builtinTools lists the names of built-in tools. Agents do not see a composite that has one of these names.
 func builtinTools() []string {
 	return []string{
 		"execute_pipeline", "patch_workflow", "search_tools", "openapi_action", "delegate_to_agent", "get_delegated_job", "write_todos",
@@ -183,9 +181,9 @@ func builtinTools() []string {
 	}
 }
 
-// ChangeComposite changes the name, the description or the switch of the composite with a name or an id, and returns what is stored. The
-// error is [agent.CodeNotFound] with Field "composite", [agent.CodeConflict] with Field "name" if another composite of the tenant or a
-// built-in tool has the name, or [agent.CodeInvalid]. A description is stored without line breaks and invisible characters.
+// ChangeComposite changes the name, description or Enabled of a composite, which it finds by name or id, and returns what is stored. It removes
+// line breaks and invisible characters from the description. The error is [agent.CodeNotFound] with Field "composite", [agent.CodeConflict]
+// with Field "name" if another composite of the tenant or a built-in tool has the name, or [agent.CodeInvalid].
 func (s *CompositeStore) ChangeComposite(ctx context.Context, tenant, nameOrID string, change agent.CompositeChange) (agent.Composite, error) {
 	const op = "change composite"
 	if change.Name != nil {
@@ -229,7 +227,7 @@ func (s *CompositeStore) ChangeComposite(ctx context.Context, tenant, nameOrID s
 	return *stored, nil
 }
 
-// checkNewName returns an error if models cannot call a name, or another tool has it.
+// checkNewName returns an error if models cannot call a tool of that name, or a built-in tool has the name.
 func checkNewName(name string) error {
 	switch {
 	case !compositeName.MatchString(name):
@@ -243,8 +241,7 @@ func checkNewName(name string) error {
 	}
 }
 
-// visibleText returns a text in one line, without control characters and without those that hide instructions from people but not from
-// models.
+// visibleText returns a text on one line, without control characters and without characters that people cannot see but models read.
 func visibleText(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -257,87 +254,4 @@ func visibleText(text string) string {
 		}
 	}, text)
 	return strings.Join(strings.Fields(text), " ")
-}
-
-// Bounds of what is stored about a tenant's pipelines.
-const (
-	maxPipelineBytes  = 256 << 10
-	maxPipelineShapes = 10_000 // of a tenant, without those of composites
-	maxPipelineUses   = 2_000  // of a tenant: a call that is repeated after so many others counts again
-	maxSamples        = 16     // of a shape
-)
-
-// The row is locked first, so that calls of one shape are counted one after the other.
-const lockShape = `
-INSERT INTO pipeline_shapes (tenant, shape, uses, used_at) VALUES ($1, $2, 0, clock_timestamp())
-ON CONFLICT (tenant, shape) DO UPDATE SET used_at = excluded.used_at`
-
-const countUse = `
-WITH fresh AS (
-	INSERT INTO pipeline_uses (tenant, key, at) VALUES ($1, $3, clock_timestamp()) ON CONFLICT DO NOTHING RETURNING tenant, at
-), counted AS (
-	UPDATE pipeline_shapes s SET uses = s.uses + 1 FROM fresh WHERE s.tenant = $1 AND s.shape = $2
-)
-INSERT INTO pipeline_samples (tenant, shape, digest, steps, used_at) SELECT $1, $2, $4, $5, at FROM fresh
-ON CONFLICT (tenant, shape, digest) DO UPDATE SET used_at = excluded.used_at`
-
-// Two at a time, so that a number above the bound shrinks to it again. Shapes that somebody else is counting are skipped.
-const (
-	evictUses = `
-DELETE FROM pipeline_uses WHERE tenant = $1 AND key = ANY (ARRAY(
-	SELECT key FROM pipeline_uses WHERE tenant = $1 ORDER BY at DESC OFFSET $2 LIMIT 2))`
-	evictSamples = `
-DELETE FROM pipeline_samples WHERE tenant = $1 AND shape = $2 AND digest = ANY (ARRAY(
-	SELECT digest FROM pipeline_samples WHERE tenant = $1 AND shape = $2 ORDER BY used_at DESC OFFSET $3))`
-	evictShapes = `
-DELETE FROM pipeline_shapes WHERE tenant = $1 AND shape = ANY (ARRAY(
-	SELECT shape FROM pipeline_shapes WHERE tenant = $1 AND shape = ANY (ARRAY(
-		SELECT s.shape FROM pipeline_shapes s
-		WHERE tenant = $1 AND NOT EXISTS (SELECT FROM composites c WHERE c.tenant = s.tenant AND c.shape = s.shape)
-			AND (SELECT uses = 1 FROM pipeline_shapes n WHERE n.tenant = $1 AND n.shape = $2)
-		ORDER BY used_at DESC OFFSET $3 LIMIT 2)) FOR UPDATE SKIP LOCKED))`
-)
-
-const readUses = `
-SELECT uses, ARRAY(
-	SELECT steps::text FROM pipeline_samples p WHERE p.tenant = s.tenant AND p.shape = s.shape ORDER BY used_at DESC)
-FROM pipeline_shapes s WHERE tenant = $1 AND shape = $2`
-
-// UsePipeline counts a call once, by its key in the tenant, and returns what is stored about its shape. One round trip.
-func (s *CompositeStore) UsePipeline(ctx context.Context, use agent.PipelineUse) (agent.PipelineUses, error) {
-	const op = "count pipeline"
-	if err := checkNames(nameField{"tenant", use.Tenant, true}, nameField{"key", use.Key, true}, nameField{"shape", use.Shape, true}); err != nil {
-		return agent.PipelineUses{}, err
-	}
-	if len(use.Steps) > maxPipelineBytes {
-		return agent.PipelineUses{}, agent.FieldErrorf(agent.CodeOverflow, "steps", "are %d bytes, at most %d", len(use.Steps), maxPipelineBytes)
-	}
-	if !isJSON(use.Steps) {
-		return agent.PipelineUses{}, agent.Invalid("steps", "are not JSON")
-	}
-	var (
-		b      pgx.Batch
-		uses   agent.PipelineUses
-		digest = sha256.Sum256(use.Steps)
-	)
-	b.Queue(lockShape, use.Tenant, use.Shape)
-	b.Queue(countUse, use.Tenant, use.Shape, use.Key, digest[:], []byte(use.Steps))
-	b.Queue(evictUses, use.Tenant, maxPipelineUses)
-	b.Queue(evictSamples, use.Tenant, use.Shape, maxSamples)
-	b.Queue(evictShapes, use.Tenant, use.Shape, maxPipelineShapes)
-	b.Queue(readUses, use.Tenant, use.Shape).QueryRow(func(row pgx.Row) error {
-		var samples []string
-		if err := row.Scan(&uses.Count, &samples); err != nil {
-			return err
-		}
-		for _, sample := range samples {
-			uses.Samples = append(uses.Samples, json.RawMessage(sample))
-		}
-		return nil
-	})
-	queueComposite(&b, &uses.Composite, `WHERE c.tenant = $1 AND c.shape = $2`, use.Tenant, use.Shape)
-	if err := s.send(ctx, &b); err != nil {
-		return agent.PipelineUses{}, mapError(op, err)
-	}
-	return uses, nil
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool/tooltest"
 )
 
-// emptied is one database for all cases of a suite: each finds the tables empty.
-func emptied(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
+// truncatedStore returns a function that returns the same store each time, with empty tables.
+func truncatedStore(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
 	t.Helper()
 	b := newBench(t, postgres.Config{})
 	return func(t *testing.T) *postgres.Store {
@@ -28,17 +28,17 @@ func emptied(t *testing.T, tables string) func(t *testing.T) *postgres.Store {
 }
 
 func TestCompositesConform(t *testing.T) {
-	open := emptied(t, "composites, composite_versions, pipeline_shapes, pipeline_samples, pipeline_uses")
+	open := truncatedStore(t, "composites, composite_versions, pipeline_shapes, pipeline_samples, pipeline_uses")
 	tooltest.ExerciseComposites(t, func(t *testing.T) tool.Composites { return open(t) })
 }
 
 func TestLibraryConforms(t *testing.T) {
-	open := emptied(t, "workflow_definitions, workflow_versions, workflow_requests")
+	open := truncatedStore(t, "workflow_definitions, workflow_versions, workflow_requests")
 	definitionstest.ExerciseLibraryStore(t, func(t *testing.T) library.Store { return open(t) })
 }
 
 func TestReferencesConform(t *testing.T) {
-	open := emptied(t, "reference_lists, session_references, reference_names")
+	open := truncatedStore(t, "reference_lists, session_references, reference_names")
 	tooltest.ExerciseReferences(t, func(t *testing.T) tool.References { return open(t) })
 }
 
@@ -66,7 +66,7 @@ func TestChangeComposite(t *testing.T) {
 	require.False(t, off.Enabled)
 	require.Equal(t, first.Description, off.Description)
 	own, err := change("one", agent.CompositeChange{Name: new("one"), Enabled: new(true)})
-	require.NoError(t, err, "its own name is not taken")
+	require.NoError(t, err, "a composite may keep its name")
 	require.True(t, own.Enabled)
 	_, err = change(first.ID, agent.CompositeChange{Name: new("one")})
 	require.NoError(t, err)
@@ -95,10 +95,10 @@ func TestChangeComposite(t *testing.T) {
 	all, err := b.Composites(t.Context(), "*")
 	require.NoError(t, err)
 	require.Len(t, all, 2)
-	require.True(t, all[0].Enabled, "what failed changed nothing")
+	require.True(t, all[0].Enabled, "failed changes have no effect")
 }
 
-// A promotion that would take a built-in tool's name gets a number.
+// A new composite whose name is that of a built-in tool gets a number as suffix.
 func TestPromotedBesideBuiltin(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	made, err := b.SaveComposite(t.Context(), composite("search_tools", 1))
@@ -143,7 +143,7 @@ func TestPipelineUsesAreBounded(t *testing.T) {
 		require.EqualValues(t, 1, uses.Count)
 	}
 	require.Equal(t, 2000, b.count("pipeline_uses"))
-	require.Equal(t, 10_001, b.count("pipeline_shapes WHERE tenant = 'acme'"), "and that of the composite")
+	require.Equal(t, 10_001, b.count("pipeline_shapes WHERE tenant = 'acme'"), "including the shape of the composite")
 	require.Equal(t, 1, b.count("pipeline_shapes WHERE shape = 'old10010'"))
 	require.Equal(t, 5, b.count("pipeline_shapes WHERE tenant = 'other'"))
 	require.Equal(t, 20, b.count("pipeline_samples WHERE shape LIKE 's%'"))

@@ -15,32 +15,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// holders lists who holds a reference.
+// holders lists the holders of a reference.
 func (b *bench) holders(tenant, ref string) []string {
 	b.t.Helper()
 	return column[string](b, `SELECT holder FROM blob_refs WHERE tenant = $1 AND 'cas://sha256:' || digest = $2 ORDER BY holder`, tenant, ref)
 }
 
-// age lets two graces pass over all content.
+// age makes all content two hours older, which is more than the grace period.
 func (b *bench) age() {
 	b.t.Helper()
 	b.exec(`UPDATE blobs SET put_at = put_at - interval '2 hours'`)
 }
 
-func (b *bench) putting(tenant, ref string) {
+func (b *bench) recordPut(tenant, ref string) {
 	b.t.Helper()
-	require.NoError(b.t, b.Putting(b.t.Context(), tenant, ref, 10))
+	require.NoError(b.t, b.RecordPut(b.t.Context(), tenant, ref, 10))
 }
 
-func (b *bench) released(tenant, ref string) bool {
+func (b *bench) release(tenant, ref string) bool {
 	b.t.Helper()
 	released, err := b.Release(b.t.Context(), tenant, ref)
 	require.NoError(b.t, err)
 	return released
 }
 
-// Whatever keeps a reference holds the content, from the transaction on in which it is stored until the one in which it is deleted.
-func TestWhatHoldsContent(t *testing.T) {
+// All rows that contain a reference hold the content, from the transaction that stores them until the one that deletes them.
+func TestReferencesHoldContent(t *testing.T) {
 	shared := newBench(t, postgres.Config{})
 	ref := cas("a")
 	escaped := json.RawMessage(`{"ref":"` + strings.ReplaceAll(ref, "/", `\/`) + `"}`)
@@ -105,21 +105,21 @@ func TestWhatHoldsContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bench{Store: shared.Store, t: t, pool: shared.pool}
-			b.putting(tenant, ref)
+			b.recordPut(tenant, ref)
 			keep(t, b)
 			require.Equal(t, []string{"turn/t1"}, b.holders(tenant, ref))
 			require.Empty(t, b.holders("evil", ref))
 			b.age()
-			require.False(t, b.released(tenant, ref))
+			require.False(t, b.release(tenant, ref))
 
 			for _, id := range []string{"t0", "t1"} {
 				b.finish(finish(id, "s"))
 			}
-			require.False(t, b.released(tenant, ref), "the turn has ended, and is kept")
+			require.False(t, b.release(tenant, ref), "the turn has ended but still exists")
 			_, err := b.DeleteSession(t.Context(), tenant, "s")
 			require.NoError(t, err)
 			require.Empty(t, b.holders(tenant, ref))
-			require.True(t, b.released(tenant, ref))
+			require.True(t, b.release(tenant, ref))
 			require.Zero(t, b.count("blobs")+b.count("blob_refs"))
 		})
 	}
@@ -141,14 +141,14 @@ func TestNotesHoldContent(t *testing.T) {
 	require.Equal(t, []string{"note/s/other"}, b.holders(tenant, cas("b")))
 	require.Equal(t, []string{"note/s/n"}, b.holders(tenant, cas("c")))
 	b.finish(finish("t1", "s"))
-	b.forget("s")
+	b.deleteSession("s")
 	require.Zero(t, b.count("blob_refs"))
 }
 
-func TestMentionsOfNothingHoldNothing(t *testing.T) {
+func TestMalformedReferencesHoldNothing(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	r := turn("t1", "s")
-	r.PlanHash = "sha256:" + strings.Repeat("a", 64) // of a plan, which is not counted
+	r.PlanHash = "sha256:" + strings.Repeat("a", 64) // the hash of a plan is not a reference
 	r.Input = []agent.Message{agent.UserText("sha256:" + strings.Repeat("b", 64) + " " + cas("c")[:70] + " cas://sha256:" + strings.Repeat("D", 64))}
 	b.begin(r)
 	require.Zero(t, b.count("blob_refs"))
@@ -167,25 +167,25 @@ func TestRefusedStepsHoldNothing(t *testing.T) {
 
 func TestRelease(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	require.True(t, b.released(tenant, cas("a")), "nobody knows of it")
-	b.putting(tenant, cas("a"))
-	b.putting("evil", cas("a"))
-	require.False(t, b.released(tenant, cas("a")), "it was just put")
+	require.True(t, b.release(tenant, cas("a")), "the content is unknown")
+	b.recordPut(tenant, cas("a"))
+	b.recordPut("evil", cas("a"))
+	require.False(t, b.release(tenant, cas("a")), "it was just stored")
 	b.age()
-	b.putting(tenant, cas("a"))
-	require.False(t, b.released(tenant, cas("a")), "it was put again")
-	require.True(t, b.released("evil", cas("a")))
+	b.recordPut(tenant, cas("a"))
+	require.False(t, b.release(tenant, cas("a")), "it was stored again")
+	require.True(t, b.release("evil", cas("a")))
 	b.age()
-	require.True(t, b.released(tenant, cas("a")))
+	require.True(t, b.release(tenant, cas("a")))
 	require.Zero(t, b.count("blobs"))
 
 	r := turn("t1", "s")
 	r.Input = []agent.Message{agent.UserText(cas("a"))}
 	b.begin(r)
-	require.False(t, b.released(tenant, cas("a")), "mentioned, though nobody knows of it")
+	require.False(t, b.release(tenant, cas("a")), "it is referred to, although it is unknown")
 
 	for _, bad := range []string{"", "cas://sha256:", "artifact://x", cas("a") + "0", cas("A")} {
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(b.Putting(t.Context(), tenant, bad, 1)), "%q", bad)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(b.RecordPut(t.Context(), tenant, bad, 1)), "%q", bad)
 		_, err := b.Release(t.Context(), tenant, bad)
 		requireCode(t, agent.CodeInvalid, err)
 		_, err = b.Adopt(t.Context(), []postgres.StoredBlob{{Tenant: tenant, Ref: bad}})
@@ -193,10 +193,10 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// A Put that comes while the release of its content is under way keeps it.
+// A RecordPut while the content is being released keeps the content.
 func TestReleaseSeesAPutThatItWaitedFor(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.putting(tenant, cas("a"))
+	b.recordPut(tenant, cas("a"))
 	b.age()
 	tx, err := b.pool.Begin(t.Context())
 	require.NoError(t, err)
@@ -217,7 +217,7 @@ func TestReleaseSeesAPutThatItWaitedFor(t *testing.T) {
 	require.Equal(t, 1, b.count("blobs"))
 }
 
-func TestUnheld(t *testing.T) {
+func TestUnreferenced(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	var all []postgres.StoredBlob
 	for _, tenant := range []string{"acme", "b"} {
@@ -236,7 +236,7 @@ func TestUnheld(t *testing.T) {
 	walk := func() (found []postgres.StoredBlob) {
 		var last postgres.StoredBlob
 		for looked := 0; ; {
-			unheld, n, next, err := b.Unheld(t.Context(), last, 5)
+			unheld, n, next, err := b.Unreferenced(t.Context(), last, 5)
 			require.NoError(t, err)
 			found = append(found, unheld...)
 			if looked += n; n < 5 {
@@ -246,10 +246,10 @@ func TestUnheld(t *testing.T) {
 			last = next
 		}
 	}
-	require.Empty(t, walk(), "adopted content counts as just put")
+	require.Empty(t, walk(), "adopted content counts as just stored")
 	b.age()
 	require.Equal(t, all, walk())
-	b.putting("acme", cas("3"))
+	b.recordPut("acme", cas("3"))
 	r := turn("t1", "s")
 	r.Input = []agent.Message{agent.UserText(cas("5"))}
 	b.begin(r)
@@ -264,15 +264,15 @@ func TestCollectTakesTurns(t *testing.T) {
 		ran, err := b.Collect(ctx, func(context.Context, postgres.Collection) error { t.Error("two at once"); return nil })
 		require.NoError(t, err)
 		require.False(t, ran)
-		require.NoError(t, b.Looked(ctx, at))
-		return b.Listed(ctx, []byte("token"))
+		require.NoError(t, b.SaveLedgerPosition(ctx, at))
+		return b.SaveListing(ctx, []byte("token"))
 	})
 	require.NoError(t, err)
 	require.True(t, ran)
 	_, err = b.Collect(t.Context(), func(ctx context.Context, c postgres.Collection) error {
 		require.Equal(t, postgres.Collection{Due: true, Last: at, Listing: []byte("token")}, c)
-		require.NoError(t, b.Listed(ctx, nil))
-		require.NoError(t, b.Looked(ctx, postgres.StoredBlob{}))
+		require.NoError(t, b.SaveListing(ctx, nil))
+		require.NoError(t, b.SaveLedgerPosition(ctx, postgres.StoredBlob{}))
 		return agent.Errorf(agent.CodeUnavailable, "", "the bucket is away")
 	})
 	requireCode(t, agent.CodeUnavailable, err)
@@ -281,10 +281,10 @@ func TestCollectTakesTurns(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
-	require.True(t, ran, "who failed has let go")
+	require.True(t, ran, "a failed collection releases the lock")
 }
 
-// The lock of a collector whose connection is cut goes with it.
+// The lock of a collector is released when its connection is cut.
 func TestCollectorThatLostItsConnectionHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	_, err := b.Collect(t.Context(), func(ctx context.Context, _ postgres.Collection) error {
@@ -300,11 +300,11 @@ func TestCollectorThatLostItsConnectionHoldsNobodyUp(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// Content that was put a moment ago, perhaps by somebody who is about to refer to it, is left to the collection.
+// Content that was stored recently is left to the collection, because whoever stored it may be about to refer to it.
 func TestDeleteSessionLeavesWhatWasJustPut(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for _, ref := range []string{cas("1"), cas("2"), cas("3")} {
-		b.putting(tenant, ref)
+		b.recordPut(tenant, ref)
 	}
 	b.ready("t1", "s")
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, call("c1"))))
@@ -315,9 +315,9 @@ func TestDeleteSessionLeavesWhatWasJustPut(t *testing.T) {
 	f.CASID = strings.TrimPrefix(cas("2"), "cas://")
 	b.finish(f)
 	b.age()
-	b.putting(tenant, cas("2"))
-	require.Equal(t, []string{cas("1"), cas("3")}, b.forget("s").Refs)
-	require.Equal(t, 3, b.count("blobs"), "the rows go with the content")
+	b.recordPut(tenant, cas("2"))
+	require.Equal(t, []string{cas("1"), cas("3")}, b.deleteSession("s").Refs)
+	require.Equal(t, 3, b.count("blobs"), "the cached results are removed with the content")
 }
 
 func (b *bench) remembers(key, ref string, ttl time.Duration) {
@@ -336,7 +336,7 @@ func (b *bench) recalls(tenant, key string) string {
 func TestCachedResults(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	require.Empty(t, b.recalls(tenant, "k"))
-	b.putting(tenant, cas("a"))
+	b.recordPut(tenant, cas("a"))
 	b.remembers("k", cas("a"), time.Hour)
 	require.JSONEq(t, `{"of":"k"}`, b.recalls(tenant, "k"))
 	require.Empty(t, b.recalls("evil", "k"))
@@ -344,22 +344,22 @@ func TestCachedResults(t *testing.T) {
 	require.Equal(t, []string{"cache/k"}, b.holders(tenant, cas("a")))
 
 	b.remembers("gone", cas("b"), time.Hour)
-	require.Empty(t, b.recalls(tenant, "gone"), "nobody has put its content")
+	require.Empty(t, b.recalls(tenant, "gone"), "the content was not stored")
 
-	b.putting(tenant, cas("b"))
+	b.recordPut(tenant, cas("b"))
 	b.remembers("k", cas("b"), time.Hour)
 	require.Empty(t, b.holders(tenant, cas("a")))
 	require.Equal(t, []string{"cache/gone", "cache/k"}, b.holders(tenant, cas("b")))
 	b.exec(`UPDATE result_cache SET expires_at = clock_timestamp() WHERE key = 'k'`)
-	require.Empty(t, b.recalls(tenant, "k"), "its time is over")
+	require.Empty(t, b.recalls(tenant, "k"), "it has expired")
 	b.remembers("k", cas("b"), time.Hour)
 	require.NotEmpty(t, b.recalls(tenant, "k"))
 }
 
-// Whoever was told of a dataset at the last moment can still refer to it.
+// A call that has got a cached result just before it expires can still refer to its dataset.
 func TestCachedContentOutlivesItsTime(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.putting(tenant, cas("a"))
+	b.recordPut(tenant, cas("a"))
 	b.remembers("k", cas("a"), time.Hour)
 	b.age()
 	expire := func(ago string) int {
@@ -369,20 +369,20 @@ func TestCachedContentOutlivesItsTime(t *testing.T) {
 		return n
 	}
 	require.Zero(t, expire("59 minutes"))
-	require.False(t, b.released(tenant, cas("a")))
+	require.False(t, b.release(tenant, cas("a")))
 	require.Equal(t, 1, expire("61 minutes"))
 	require.Empty(t, b.holders(tenant, cas("a")))
 	b.age()
-	require.True(t, b.released(tenant, cas("a")))
+	require.True(t, b.release(tenant, cas("a")))
 
-	b.putting(tenant, cas("b"))
-	b.putting(tenant, cas("c"))
+	b.recordPut(tenant, cas("b"))
+	b.recordPut(tenant, cas("c"))
 	b.remembers("k", cas("b"), time.Hour)
 	b.age()
-	b.remembers("k", cas("c"), time.Hour) // replaced a moment after it was recalled
-	require.False(t, b.released(tenant, cas("b")))
+	b.remembers("k", cas("c"), time.Hour) // replaced just after it was recalled
+	require.False(t, b.release(tenant, cas("b")))
 	b.age()
-	require.True(t, b.released(tenant, cas("b")))
+	require.True(t, b.release(tenant, cas("b")))
 }
 
 func TestCachedResultsAreBounded(t *testing.T) {
@@ -392,13 +392,13 @@ func TestCachedResultsAreBounded(t *testing.T) {
 		SELECT $1, 'k' || i, '1', repeat('a', 64), clock_timestamp() - i * interval '1 s', clock_timestamp() + interval '1 h'
 		FROM generate_series(1, 10001) AS i`, tenant)
 	b.exec(`INSERT INTO result_cache SELECT 'other', key, body, digest, remembered_at, expires_at FROM result_cache`)
-	b.putting(tenant, cas("a"))
+	b.recordPut(tenant, cas("a"))
 	b.age()
 	b.remembers("new", cas("b"), time.Hour)
 	require.Equal(t, 10_000, b.count("result_cache WHERE tenant = 'acme'"))
 	require.Equal(t, 10_001, b.count("result_cache WHERE tenant = 'other'"))
-	require.Zero(t, b.count("result_cache WHERE tenant = 'acme' AND key IN ('k10000', 'k10001')"), "the oldest went")
-	require.Equal(t, 1, b.count("blobs WHERE put_at > clock_timestamp() - interval '1 min'"), "and their content is as if it were just put")
+	require.Zero(t, b.count("result_cache WHERE tenant = 'acme' AND key IN ('k10000', 'k10001')"), "the oldest is removed")
+	require.Equal(t, 1, b.count("blobs WHERE put_at > clock_timestamp() - interval '1 min'"), "and their content counts as just stored")
 
 	for range 2 {
 		b.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h' WHERE tenant = 'other'`)
@@ -427,7 +427,7 @@ func TestRememberResultRefuses(t *testing.T) {
 		requireCode(t, test.want, b.RememberResult(t.Context(), tenant, test.key, json.RawMessage(test.body), test.ref, test.ttl))
 		require.Zero(t, b.count("result_cache")+b.count("blob_refs"), name)
 	}
-	b.putting(tenant, cas("a"))
+	b.recordPut(tenant, cas("a"))
 	b.remembers("k", cas("a"), 1000*time.Hour)
 	require.Equal(t, 1, b.count(fmt.Sprintf("result_cache WHERE expires_at < clock_timestamp() + interval '%d h'", 31*24)))
 }

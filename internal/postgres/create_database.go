@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// CreateDatabase makes a database on the server of dsn, unless there is one of that name.
+// CreateDatabase creates a database on the server of dsn, unless there is one with that name.
 func CreateDatabase(ctx context.Context, dsn, name string) error {
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {

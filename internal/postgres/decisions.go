@@ -13,12 +13,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// canRemember is the condition that a decision on approval a may be remembered: without the hash of its arguments, a decision about one
-// call would apply to all calls.
+// canRemember is the condition that a decision about approval a may be remembered. Without the hash of the arguments, a decision about one call
+// would apply to all calls.
 const canRemember = `(a.remember_scope = 'tool' OR a.remember_scope IN ('call', '') AND a.args_hash <> '')`
 
-// A decision is never overwritten: the update requires decision IS NULL. The turn's row is locked, so that the turn cannot end in between.
-// If a turn failed because it had no decision, the decision is always remembered: it is for later attempts.
+// decide never overwrites a decision. It locks the turn's row, so that the turn cannot end at the same time. If the turn has failed for want of
+// this decision, the decision is always remembered, for later attempts.
 const decide = `
 WITH turn AS (
 	SELECT turn_id, session_id, state FROM turns WHERE turn_id = $1 AND state IN ('queued', 'running', 'failed') FOR SHARE
@@ -39,28 +39,29 @@ ON CONFLICT (tenant, session_id, tool, args_hash) DO UPDATE
 SET decision = excluded.decision, message = excluded.message, by = excluded.by, created_at = excluded.created_at`
 
 const readDecided = `
-SELECT a.decision IS NOT NULL, t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused, a.expires_at <= clock_timestamp()
+SELECT a.decision IS NOT NULL, t.state IN ('queued', 'running') OR t.state = 'failed' AND a.refused,
+	coalesce(a.expires_at <= clock_timestamp(), false)
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id
 WHERE a.turn_id = $1 AND a.approval_id = $2`
 
-// decisionOutcome is the state of an approval after somebody tried to decide it.
+// decisionOutcome is the state of an approval after an attempt to decide it.
 type decisionOutcome struct {
 	agent.Approval
 
-	isDecided bool  // by somebody, or because its time was over
-	isLive    bool  // the turn has not ended, or its end leaves the approval open
-	isLate    *bool // its time is over; nil: it has no deadline
+	isDecided bool
+	isLive    bool // the turn has not ended, or it has ended and left the approval open
+	isLate    bool // the deadline has passed
 }
 
-// ResolveApproval stores a decision in one round trip, and remembers it for later calls of the session if asked. The same decision again by
-// the same person is accepted, also after the turn has ended. In these cases nothing is stored:
+// ResolveApproval stores a decision in one round trip, and remembers it for later calls of the session if d.Remember is set. The same decision
+// by the same person is accepted again, even after the turn has ended. The error is
 //
-//   - an unknown approval: [agent.CodeNotFound]
-//   - another decision after the first one, the first one after the turn has ended, or after the approval has expired, whether or not
-//     [ApprovalStore.ExpireApprovals] has run: [agent.CodeConflict]
-//   - a decision that is not allowed here: [agent.CodeInvalid] with Field "decision"
-//   - a decision to remember that the policy does not remember, or that changes the call: [agent.CodeInvalid] with Field "remember"
-//   - a decision in the name of [agent.ExpiredBy]: [agent.CodeInvalid] with Field "by"
+//   - [agent.CodeNotFound] for an unknown approval,
+//   - [agent.CodeConflict] if there is another decision, the turn has ended, or the approval has expired, whether or not
+//     [ApprovalStore.ExpireApprovals] has run,
+//   - [agent.CodeInvalid] with Field "decision" if the approval does not allow the decision,
+//   - [agent.CodeInvalid] with Field "remember" if the decision cannot be remembered, and
+//   - [agent.CodeInvalid] with Field "by" for a decision in the name of [agent.ExpiredBy].
 func (s *ApprovalStore) ResolveApproval(ctx context.Context, id agent.TurnID, d agent.Decision) (agent.Approval, error) {
 	const op = "decide"
 	if d.By == agent.ExpiredBy {
@@ -96,7 +97,7 @@ func (o *decisionOutcome) refusal(d *agent.Decision) error {
 	switch {
 	case o.isDecided && o.isSame(d):
 		return nil
-	case o.By == agent.ExpiredBy && o.ExpiresAt != nil, !o.isDecided && o.isLive && o.isLate != nil && *o.isLate:
+	case o.hasExpired():
 		return agent.Errorf(agent.CodeConflict, op, "approval %q expired at %s", o.ApprovalID, o.ExpiresAt.Format(time.RFC3339))
 	case o.isDecided && o.By == agent.EndedBy:
 		return agent.Errorf(agent.CodeConflict, op, "turn %q has ended", o.TurnID)
@@ -119,7 +120,12 @@ func (o *decisionOutcome) refusal(d *agent.Decision) error {
 	}
 }
 
-// isSame reports whether the stored decision is this one.
+// hasExpired reports whether the approval has expired, whether or not that has been recorded.
+func (o *decisionOutcome) hasExpired() bool {
+	return o.By == agent.ExpiredBy && o.ExpiresAt != nil || !o.isDecided && o.isLive && o.isLate
+}
+
+// isSame reports whether the stored decision is d.
 func (o *decisionOutcome) isSame(d *agent.Decision) bool {
 	return o.Decision == d.Decision && o.By == d.By && o.Message == d.Message && (o.Remembered == d.Remember || o.Refused) &&
 		isSameJSON(o.DecidedArgs, d.Args)
@@ -141,7 +147,7 @@ func isSameJSON(a, b json.RawMessage) bool {
 	return bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// The rows are locked in one order, so that two processes that expire a step do not deadlock.
+// expireApprovals locks the rows in a fixed order, so that two processes that expire the same step do not deadlock.
 const expireApprovals = `
 WITH turn AS (
 	SELECT turn_id FROM turns WHERE turn_id = $1 AND state IN ('queued', 'running') FOR SHARE
@@ -157,17 +163,17 @@ FROM due WHERE a.turn_id = due.turn_id AND a.approval_id = due.approval_id AND a
 const readExpired = approvalColumns + ` WHERE a.turn_id = $1 AND a.step = $2 AND a.decided_by = $3 AND a.decision IS NOT NULL
 ORDER BY a.created_at, a.approval_id`
 
-// Rounded up, so that the approval is due after that time.
+// readNextExpiry rounds up, so that the approval has expired after that time.
 const readNextExpiry = `
 SELECT CASE WHEN min(a.expires_at) IS NULL THEN 0
 	ELSE greatest(ceil(extract(epoch FROM min(a.expires_at) - clock_timestamp()) * 1000), 1) END::bigint
 FROM approvals a JOIN turns t ON t.turn_id = a.turn_id
 WHERE a.turn_id = $1 AND a.step = $2 AND a.decision IS NULL AND t.state IN ('queued', 'running')`
 
-// ExpireApprovals decides the undecided approvals of a step whose time is over, as [agent.ExpiredBy], in one round trip. OnExpiry approve
-// approves; reject and end reject, and with end the caller ends the turn. It returns all approvals of the step that have expired, now or
-// before, and the time until the next one is due, 0 if there is none or the turn has ended. The clock is the database's. An approval is
-// either decided by a person or expires.
+// ExpireApprovals decides the undecided approvals of a step that have expired, in the name of [agent.ExpiredBy]. It approves those whose OnExpiry
+// is approve and rejects the others; if OnExpiry is end, the caller also has to end the turn. It returns all approvals of the step that have
+// expired, now or before, and the time until the next one expires, which is 0 if there is none or the turn has ended. The clock is that of
+// the database.
 func (s *ApprovalStore) ExpireApprovals(
 	ctx context.Context, id agent.TurnID, step int,
 ) (expired []agent.Approval, next time.Duration, err error) {
@@ -184,7 +190,7 @@ func (s *ApprovalStore) ExpireApprovals(
 	return expired, time.Duration(ms) * time.Millisecond, nil
 }
 
-// For each key the newest decision for it: about this call, or about every call of the tool.
+// readRemembered finds the newest decision for each key, which is about that call or about all calls of the tool.
 const readRemembered = `
 SELECT DISTINCT r.tool, r.args_hash, r.decision, r.message, r.by, r.created_at
 FROM unnest($3::text[], $4::text[]) AS k (tool, args_hash), LATERAL (
@@ -194,8 +200,8 @@ FROM unnest($3::text[], $4::text[]) AS k (tool, args_hash), LATERAL (
 ) r
 ORDER BY r.created_at DESC, r.tool, r.args_hash DESC`
 
-// Remembered returns the decisions of a session for calls of these keys, the newest first. A call gets the first one with its key or with
-// an empty hash. One round trip.
+// Remembered returns the remembered decisions of a session for calls with these keys, newest first. A call gets the first decision that has its
+// key, or its tool and an empty hash.
 func (s *ApprovalStore) Remembered(
 	ctx context.Context, tenant string, id agent.SessionID, keys []agent.RememberKey,
 ) ([]agent.Remembered, error) {

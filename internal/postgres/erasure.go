@@ -15,7 +15,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// ErasureStore keeps erasures, and erases the data of users.
+// ErasureStore stores erasures, and erases the data of users.
 type ErasureStore struct{ *database }
 
 const erasureColumns = `erasure_id AS id, tenant, status, dry_run, subject, salt, requested_by, reason, created_at, finished_at, error, digest`
@@ -32,7 +32,7 @@ ON CONFLICT (tenant, user_id, dry_run) WHERE user_id IS NOT NULL DO NOTHING`
 const readActiveErasure = `
 SELECT ` + erasureColumns + ` FROM erasures WHERE tenant = $1 AND user_id = $2 AND dry_run = $3`
 
-// CreateErasure records a request; by is the caller. If the user has an erasure that has not ended, it returns that one. One round trip.
+// CreateErasure records a request of the caller by. If the user has an erasure that has not ended, it returns that one.
 func (s *ErasureStore) CreateErasure(ctx context.Context, r erasure.Request, by string) (erasure.Erasure, error) {
 	const op = "create erasure"
 	if err := r.Validate(); err != nil {
@@ -59,7 +59,7 @@ func (s *ErasureStore) CreateErasure(ctx context.Context, r erasure.Request, by 
 	return e, nil
 }
 
-// The first record that the runtime itself wrote counts: a later one cannot replace it.
+// readErasure takes the digest from the first record that the runtime has written (with an empty method), so that a later record cannot replace it.
 const readErasure = `
 SELECT report, coalesce((
 	SELECT a.detail->>'digest' FROM audit_log a
@@ -67,8 +67,8 @@ SELECT report, coalesce((
 	ORDER BY a.id LIMIT 1), '') AS audit_digest, ` + erasureColumns + `
 FROM erasures e WHERE tenant = $1 AND erasure_id = $2`
 
-// Erasure returns an erasure with its report, and the digest of the report in the audit trail. The error is [agent.CodeNotFound] if the
-// tenant has none of that id. One query.
+// Erasure returns an erasure with its report, and the digest of the report in the audit trail. The error is [agent.CodeNotFound] if the tenant
+// does not have it.
 func (s *ErasureStore) Erasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
 	e, err := queryRow(ctx, s.pool, unknownErasure(id), pgx.RowToStructByName[erasure.Erasure], readErasure, tenant, cleanText(id))
 	return e, mapError("read erasure", err)
@@ -78,7 +78,7 @@ const listErasures = `
 SELECT ` + erasureColumns + ` FROM erasures WHERE tenant = $1 AND (created_at, erasure_id) < ($2, $3)
 ORDER BY created_at DESC, erasure_id DESC LIMIT $4::integer + 1`
 
-// Erasures lists the erasures of a tenant, newest first, without their reports. Next is empty on the last page. One query.
+// Erasures lists the erasures of a tenant, newest first, without their reports. Next is empty on the last page.
 func (s *ErasureStore) Erasures(ctx context.Context, tenant string, p agent.Page) (page erasure.Page, err error) {
 	at, id, err := decodeTimePlace(p.Token)
 	if err != nil {
@@ -97,9 +97,8 @@ const failErasure = `
 UPDATE erasures SET status = 'failed', error = $3, user_id = NULL, finished_at = clock_timestamp()
 WHERE tenant = $1 AND erasure_id = $2 AND user_id IS NOT NULL`
 
-// FailErasure ends an erasure that failed, and deletes the user's id. It does not undo what was erased. An erasure that has ended stays
-// unchanged.
-func (s *ErasureStore) FailErasure(ctx context.Context, tenant, id, why string) error {
+// FailErasure ends an erasure as failed, and deletes the user's id. It does not restore what was erased. It does nothing if the erasure has ended.
+func (s *ErasureStore) FailErasure(ctx context.Context, tenant, id, reason string) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		var user *string
 		err := tx.QueryRow(ctx, `SELECT user_id FROM erasures WHERE tenant = $1 AND erasure_id = $2 FOR UPDATE`, tenant, cleanText(id)).Scan(&user)
@@ -109,7 +108,7 @@ func (s *ErasureStore) FailErasure(ctx context.Context, tenant, id, why string) 
 		case err != nil || user == nil:
 			return err
 		}
-		if _, err := tx.Exec(ctx, failErasure, tenant, id, strings.ReplaceAll(cleanText(why), *user, "…")); err != nil {
+		if _, err := tx.Exec(ctx, failErasure, tenant, id, strings.ReplaceAll(cleanText(reason), *user, "…")); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `DELETE FROM erasure_marks WHERE erasure_id = $1`, id)

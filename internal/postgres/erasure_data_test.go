@@ -20,16 +20,16 @@ import (
 	"github.com/turnstone-run/turnstone/workflows"
 )
 
-// person is somebody who leaves something in every table: words that nobody else writes, and his name.
+// person is a user who leaves data in every table, with words that nobody else writes.
 type person struct {
 	tenant, user, word string
-	session            string // his own
-	shared             string // others are there too
-	turn               string // the ids of his turns begin with it
+	session            string // of the person's own session
+	shared             string // of the shared session
+	turn               string // the prefix of the person's turn ids
 	digest             string // one letter, of his content
 }
 
-// fill lists what a person leaves, in all tables that hold something of a user.
+// fill returns statements that add data of a person to all tables that hold data of users.
 func fill() []string {
 	turn := func(suffix, session, seq string) string {
 		return `INSERT INTO turns (turn_id, tenant, session_id, seq, state, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history, input,
@@ -138,7 +138,7 @@ func (b *bench) tables() []string {
 	return column[string](b, `SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1`)
 }
 
-// mentions counts, by table, the rows that have a text anywhere, whatever the column.
+// mentions counts the rows of each table that contain a text in any column.
 func (b *bench) mentions(text string) map[string]int {
 	b.t.Helper()
 	found := map[string]int{}
@@ -150,7 +150,7 @@ func (b *bench) mentions(text string) map[string]int {
 	return found
 }
 
-// dump is every row that names one of the texts, table by table.
+// dump returns every row that contains one of the texts, by table.
 func (b *bench) dump(texts ...string) map[string][]string {
 	b.t.Helper()
 	all := map[string][]string{}
@@ -161,7 +161,7 @@ func (b *bench) dump(texts ...string) map[string][]string {
 	return all
 }
 
-// Whoever makes a table says what an erasure does with it: it is in the list of what goes, or in that of what is spared with the reason.
+// Every table is in the list of erased kinds or, with a reason, in the list of spared tables.
 func TestEveryTableIsErasedOrSpared(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	erased, spared := postgres.ErasedTables()
@@ -176,20 +176,20 @@ func TestEveryTableIsErasedOrSpared(t *testing.T) {
 		case is:
 			require.NotEmpty(t, why, "%s is spared without a reason", name)
 			require.NotContains(t, erased, name, "is spared and erased")
-			require.Zero(t, left[name], "%s is spared, but the test has put something of a user into it", name)
+			require.Zero(t, left[name], "%s is spared, but the test stores data of a user in it", name)
 		default:
-			require.Contains(t, erased, name, "nothing says what an erasure does with table %s: see erasing and spared", name)
+			require.Contains(t, erased, name, "table %s is neither erased nor spared: see erasedKinds and sparedTables", name)
 		}
 	}
 	for _, name := range erased {
 		require.Contains(t, b.tables(), name)
-		if name != "sessions" && name != "blob_refs" && name != "streams" { // they name nobody
-			require.NotZero(t, left[name], "the test puts nothing into %s", name)
+		if name != "sessions" && name != "blob_refs" && name != "streams" { // they do not name users
+			require.NotZero(t, left[name], "the test stores nothing in %s", name)
 		}
 	}
 }
 
-// erased erases the rows of a user who has nothing but rows.
+// erased erases a user who has only rows in the database.
 func (b *bench) erased(user string) erasure.Erasure {
 	b.t.Helper()
 	e, err := b.CreateErasure(b.t.Context(), erasure.Request{Tenant: tenant, UserID: user, Reason: "§"}, "ops")
@@ -202,8 +202,8 @@ func (b *bench) erased(user string) erasure.Erasure {
 	return e
 }
 
-// A user may call himself whatever he likes: like a key of a record's detail, like what stands between two of its strings, like a word that
-// the runtime writes. What is not about him stays as it was, and so do the proofs of others.
+// A user's name may be that of a key in a record's detail, occur across two of its strings, or be a word that the runtime writes. Erasure
+// does not change other data, nor the proofs of other erasures.
 func TestErasureOfAwkwardNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -233,7 +233,7 @@ func TestErasureOfAwkwardNames(t *testing.T) {
 		require.JSONEq(t, string(want), detail, user)
 		require.Equal(t, "ops", e.RequestedBy, user)
 		require.NoError(t, b.pool.QueryRow(t.Context(), `SELECT detail, resource FROM audit_log WHERE subject = 'bob' ORDER BY id DESC LIMIT 1`).Scan(&detail, &resource))
-		if user != ": " && user != ", " { // which one of the strings is
+		if user != ": " && user != ", " { // like one of the strings
 			require.JSONEq(t, others, detail, user)
 		}
 		require.True(t, json.Valid([]byte(detail)), user)
@@ -249,7 +249,8 @@ func TestErasureOfAwkwardNames(t *testing.T) {
 	}
 }
 
-// Who decided about another's call is named in that turn's stream too, and in the streams above it. An id may be as long as a turn's.
+// A user who decided about another user's call is also named in the stream of that turn and in those of its parents. A user id may be as
+// long as a turn id.
 func TestErasureOfAnApprover(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	approver := strings.Repeat("x", erasure.MaxUserID)
@@ -277,7 +278,7 @@ func TestErasureOfAnApprover(t *testing.T) {
 	require.Len(t, b.dump(e.Report.Pseudonym)["events"], 3)
 }
 
-// outside is the world around a store: turns that stop when they are asked to, Temporal's executions, a bucket.
+// outside is a fake of everything outside the store: turns that stop when they are cancelled, the executions in Temporal, and a bucket.
 type outside struct {
 	*bench
 
@@ -313,7 +314,7 @@ func (o *outside) Remove(ctx context.Context, tenant, ref string) error {
 	return err
 }
 
-// The workflow with its activities on a real database, while a turn of the user runs.
+// This runs the workflow with its activities on a real database while a turn of the user is running.
 func TestErasureWorkflow(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})

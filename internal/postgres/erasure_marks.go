@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// erasureTx runs work in a transaction that locks an erasure's row, so that two processes do not work on one erasure. The error is
-// [agent.CodeConflict] if the erasure has ended.
+// erasureTx runs work in a transaction that locks the row of an erasure, so that two processes do not work on it at the same time. The error
+// is [agent.CodeConflict] if the erasure has ended.
 func (s *ErasureStore) erasureTx(ctx context.Context, op, tenant, id string, work func(tx pgx.Tx, args pgx.NamedArgs) error) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, deleteTimeout); err != nil {
@@ -27,7 +27,7 @@ func (s *ErasureStore) erasureTx(ctx context.Context, op, tenant, id string, wor
 		return work(tx, args)
 	})
 	if agent.CodeOf(mapError(op, err)) == agent.CodeNotFound && !isUnknownErasure(err) {
-		// A new row refers to one that was to be deleted: the next attempt finds both.
+		// A foreign key: a new row refers to one that should be deleted. The next attempt deletes both.
 		return &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: err}
 	}
 	return mapError(op, err)
@@ -64,7 +64,7 @@ func lockErasure(ctx context.Context, tx pgx.Tx, tenant, id string) (pgx.NamedAr
 	}, nil
 }
 
-// unescapeHTML reverts the escapes for HTML in Go's JSON, which PostgreSQL does not have.
+// unescapeHTML undoes the escaping for HTML in Go's JSON, which PostgreSQL does not do.
 func unescapeHTML(s string) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&", `\u2028`, "\u2028", `\u2029`, "\u2029").Replace(s)
 }
@@ -83,24 +83,24 @@ func (s *ErasureStore) BeginErasure(ctx context.Context, tenant, id string) (era
 
 // markStatements returns the statements that find the user's data and mark it.
 func markStatements() []string {
-	mark := func(kind, from string) string {
-		return `INSERT INTO erasure_marks (erasure_id, kind, name) SELECT DISTINCT @id, '` + kind + `', m.name FROM (` + from + `) AS m (name)
+	mark := func(kind, query string) string {
+		return `INSERT INTO erasure_marks (erasure_id, kind, name) SELECT DISTINCT @id, '` + kind + `', m.name FROM (` + query + `) AS m (name)
 		ON CONFLICT (erasure_id, kind, name) DO UPDATE SET done = false`
 	}
-	hasOthers := func(in string) string {
-		return `EXISTS (SELECT FROM turns o WHERE o.tenant = @tenant AND o.session_id = ` + in + ` AND o.turn_id NOT` + ofTurns + `)`
+	hasOtherUsers := func(session string) string {
+		return `EXISTS (SELECT FROM turns o WHERE o.tenant = @tenant AND o.session_id = ` + session + ` AND o.turn_id NOT` + inTurns + `)`
 	}
-	sessions := `SELECT t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id` + ofTurns
-	ofNotes := `SELECT 'note/' || n.session_id || '/' || n.name FROM session_notes n WHERE n.tenant = @tenant AND n.session_id` + ofVisited
+	sessions := `SELECT t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id` + inTurns
+	noteHolders := `SELECT 'note/' || n.session_id || '/' || n.name FROM session_notes n WHERE n.tenant = @tenant AND n.session_id` + inVisited
 	return []string{
 		mark(erasure.MarkTurn, `WITH RECURSIVE own AS (
 			SELECT turn_id FROM turns WHERE tenant = @tenant AND (user_id = @user OR origin_user = @user)
 			UNION SELECT c.turn_id FROM own JOIN turns c ON c.parent = own.turn_id AND c.parent <> '' WHERE c.tenant = @tenant
 		) SELECT turn_id FROM own`),
-		mark(erasure.MarkSession, sessions+` AND NOT `+hasOthers("t.session_id")),
-		mark(erasure.MarkShared, sessions+` AND `+hasOthers("t.session_id")),
-		// Somebody else may have used a session since it was marked.
-		`DELETE FROM erasure_marks WHERE erasure_id = @id AND kind = 'session' AND ` + hasOthers("name"),
+		mark(erasure.MarkSession, sessions+` AND NOT `+hasOtherUsers("t.session_id")),
+		mark(erasure.MarkShared, sessions+` AND `+hasOtherUsers("t.session_id")),
+		// Another user may have used a session since it was marked.
+		`DELETE FROM erasure_marks WHERE erasure_id = @id AND kind = 'session' AND ` + hasOtherUsers("name"),
 		mark(erasure.MarkRun, `SELECT run_id FROM workflow_runs WHERE tenant = @tenant AND user_id = @user`),
 		mark(erasure.MarkSchedule, `SELECT name FROM schedules WHERE `+runsAsUser),
 		mark(erasure.MarkChat, `SELECT c.channel || '/' || c.chat_id FROM (
@@ -109,16 +109,16 @@ func markStatements() []string {
 				UNION SELECT channel, used_by FROM chat_link_codes WHERE tenant = @tenant AND user_id = @user AND used_by IS NOT NULL
 			) c WHERE NOT EXISTS (SELECT FROM chat_links l WHERE l.channel = c.channel AND l.chat_id = c.chat_id AND (l.tenant, l.user_id) <> (@tenant, @user))
 				AND NOT EXISTS (SELECT FROM chat_turns l WHERE l.channel = c.channel AND l.chat_id = c.chat_id AND (l.tenant, l.user_id) <> (@tenant, @user))`),
-		mark(erasure.MarkExecution, `SELECT workflow_id FROM turns WHERE turn_id`+ofTurns+` AND workflow_id <> ''
-			UNION SELECT 'conversation/' || @tenant || '/' || t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id`+ofTurns+`
+		mark(erasure.MarkExecution, `SELECT workflow_id FROM turns WHERE turn_id`+inTurns+` AND workflow_id <> ''
+			UNION SELECT 'conversation/' || @tenant || '/' || t.session_id FROM turns t WHERE t.tenant = @tenant AND t.turn_id`+inTurns+`
 			UNION SELECT workflow_id FROM workflow_runs WHERE tenant = @tenant AND user_id = @user AND workflow_id <> ''
-			UNION SELECT workflow_id FROM schedule_runs WHERE (tenant = @tenant AND schedule`+ofClock+` OR turn_id`+ofTurns+`) AND workflow_id <> ''`),
+			UNION SELECT workflow_id FROM schedule_runs WHERE (tenant = @tenant AND schedule`+inSchedules+` OR turn_id`+inTurns+`) AND workflow_id <> ''`),
 		mark(erasure.MarkContent, `SELECT 'cas://sha256:' || digest FROM blob_refs WHERE tenant = @tenant AND holder IN (
-			SELECT kind || '/' || name FROM erasure_marks WHERE erasure_id = @id AND kind IN ('turn', 'run') UNION `+ofNotes+`)`),
+			SELECT kind || '/' || name FROM erasure_marks WHERE erasure_id = @id AND kind IN ('turn', 'run') UNION `+noteHolders+`)`),
 	}
 }
 
-// MarkErasure finds everything of the user and marks it, in one transaction. Each call is a round.
+// MarkErasure finds and marks all data of the user, in one transaction. Each call begins a new round.
 func (s *ErasureStore) MarkErasure(ctx context.Context, tenant, id string) error {
 	return s.erasureTx(ctx, "mark erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		if _, err := tx.Exec(ctx, `UPDATE erasures SET round = round + 1 WHERE erasure_id = @id`, args); err != nil {
@@ -137,7 +137,7 @@ const readLive = `
 SELECT t.turn_id FROM erasures e JOIN erasure_marks m ON m.erasure_id = e.erasure_id AND m.kind = 'turn' JOIN turns t ON t.turn_id = m.name
 WHERE e.tenant = $1 AND e.erasure_id = $2 AND t.state IN ('queued', 'running') ORDER BY t.turn_id LIMIT $3`
 
-// LiveTurns lists marked turns that run or wait. The next round marks turns that began since.
+// LiveTurns lists the marked turns that run or wait. It does not see turns that were recorded after the last round.
 func (s *ErasureStore) LiveTurns(ctx context.Context, tenant, id string, limit int) ([]agent.TurnID, error) {
 	live, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readLive, tenant, cleanText(id), limit)
 	return live, mapError("list turns to erase", err)
@@ -166,7 +166,7 @@ ON CONFLICT (erasure_id, kind) DO UPDATE SET removed = c.removed + excluded.remo
 	bytes = c.bytes + excluded.bytes`
 )
 
-// MarkDone sets marks to done, and adds to the count of what was removed. Marks that were done before add nothing.
+// MarkDone sets marks to done, and adds to the count of what was removed, unless all of them were done before.
 func (s *ErasureStore) MarkDone(ctx context.Context, tenant, id, kind string, names []string, removed, bytes int64) error {
 	return s.erasureTx(ctx, "note erased", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["kind"], args["names"] = kind, names
@@ -179,7 +179,7 @@ func (s *ErasureStore) MarkDone(ctx context.Context, tenant, id, kind string, na
 	})
 }
 
-// MarkFound stores how much was found of a mark, for [ErasureStore.MarkDone]: once the data is deleted, nobody can count it.
+// MarkFound stores how much data of a mark was found. [ErasureStore.MarkDone] needs it, because deleted data cannot be counted.
 func (s *ErasureStore) MarkFound(ctx context.Context, tenant, id, kind, name string, found int64) error {
 	return s.erasureTx(ctx, "note found", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		args["kind"], args["name"], args["found"] = kind, name, found
@@ -198,8 +198,8 @@ func addToCount(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, kind string,
 	return err
 }
 
-// Content with references stays, and so does content without a row. Content that was stored within @settled waits: somebody may have stored
-// the same content and be about to refer to it.
+// settleContent releases the marked content that may be deleted. Content that others refer to stays, and content without a row is gone. Content that
+// was stored within @settled is left for later, because whoever stored it may be about to refer to it.
 const settleContent = `
 WITH next AS (
 	SELECT m.name, b.bytes, b.put_at, EXISTS (SELECT FROM blob_refs r WHERE r.tenant = @tenant AND r.digest = substr(m.name, 14)) AS held
@@ -220,9 +220,9 @@ SELECT (SELECT count(*) FROM settled WHERE shared),
 	(SELECT count(*) FROM next WHERE NOT held AND bytes IS NOT NULL AND put_at >= clock_timestamp() - @settled::interval),
 	coalesce((SELECT json_agg(json_build_object('Ref', ref, 'Bytes', bytes)) FROM aged), '[]')`
 
-// ReleaseContent returns marked content that nobody refers to and nobody has stored within the duration settled, without waiting for
-// [Config.BlobGrace]. It may be removed. pending counts the content that somebody has stored since. Content that others of the tenant refer
-// to stays.
+// ReleaseContent returns the marked content that the caller may delete: nothing refers to it, and it was not stored within the duration settled,
+// which replaces [Config.BlobGrace]. pending is the number of contents that were stored within that time. Content that others of the tenant
+// refer to stays.
 func (s *ErasureStore) ReleaseContent(
 	ctx context.Context, tenant, id string, settled time.Duration, limit int,
 ) (free []erasure.Object, pending int64, err error) {

@@ -13,55 +13,56 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// eraseBatch is the number of rows of a kind that one transaction erases.
-const eraseBatch = 1000
+// maxErasedRows is the number of rows of a kind that one transaction erases.
+const maxErasedRows = 1000
 
 const unnameAudit = `SELECT set_config('turnstone.unnaming_audit', 'yes', true)`
 
 func (k *erasedKind) tableName() string { return cmp.Or(k.table, k.name) }
 
-func (k *erasedKind) count() string {
+func (k *erasedKind) countSQL() string {
 	return `SELECT count(*) FROM ` + k.tableName() + ` WHERE ` + k.where
 }
 
-// statement returns the statement that erases a batch of rows.
-func (k *erasedKind) statement() string {
+// eraseSQL returns the statement that erases a batch of rows.
+func (k *erasedKind) eraseSQL() string {
 	where := k.where
 	if k.ready != "" {
 		where += ` AND ` + k.ready
 	}
-	chosen := ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + k.tableName() + ` WHERE ` + where + ` LIMIT @limit FOR UPDATE))`
+	batch := ` WHERE ctid = ANY (ARRAY(SELECT ctid FROM ` + k.tableName() + ` WHERE ` + where + ` LIMIT @limit FOR UPDATE))`
 	if k.set != "" {
-		return `UPDATE ` + k.tableName() + ` SET ` + k.set + chosen
+		return `UPDATE ` + k.tableName() + ` SET ` + k.set + batch
 	}
-	return `DELETE FROM ` + k.tableName() + chosen
+	return `DELETE FROM ` + k.tableName() + batch
 }
 
-// EraseRows erases kind by kind, rows that refer to others first, until a kind has had 1,000 rows. Each kind is a transaction with its
-// count, so that the count is right after a crash. more is false once nothing is left to erase.
+// EraseRows erases the rows of one kind after the other and returns once it has erased 1,000 rows of one kind, or the rows of all kinds. Each
+// kind is erased and counted in one transaction, so that the count is right even after a crash. more is false if nothing is left to erase.
 func (s *ErasureStore) EraseRows(ctx context.Context, tenant, id string) (more bool, err error) {
 	for _, k := range erasedKinds() {
 		var n int64
 		err := s.erasureTx(ctx, "erase "+k.name, tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) (err error) {
-			n, err = k.batch(ctx, tx, args)
+			n, err = k.eraseBatch(ctx, tx, args)
 			return err
 		})
 		if err != nil {
 			return false, err
 		}
-		if n >= eraseBatch && k.sql == nil {
+		if n >= maxErasedRows && k.sql == nil {
 			return true, nil
 		}
 	}
 	return false, s.erasureTx(ctx, "erase notes", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
-		// New notes of these sessions no longer contain the data.
+		// From now on the notes of these sessions no longer contain erased data.
 		_, err := tx.Exec(ctx, `UPDATE erasure_marks SET done = true WHERE erasure_id = @id AND kind IN ('session', 'shared') AND NOT done`, args)
 		return err
 	})
 }
 
-func (k *erasedKind) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n int64, err error) {
-	args["limit"] = eraseBatch
+// eraseBatch erases and counts a batch of rows, and returns their number.
+func (k *erasedKind) eraseBatch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (n int64, err error) {
+	args["limit"] = maxErasedRows
 	if k.tableName() == "audit_log" {
 		if _, err := tx.Exec(ctx, unnameAudit); err != nil {
 			return 0, err
@@ -69,7 +70,7 @@ func (k *erasedKind) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (
 	}
 	statements := k.sql
 	if statements == nil {
-		statements = []string{k.statement()}
+		statements = []string{k.eraseSQL()}
 	}
 	for _, sql := range statements {
 		tag, err := tx.Exec(ctx, sql, args)
@@ -84,7 +85,7 @@ func (k *erasedKind) batch(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (
 	return n, addToCount(ctx, tx, args, k.name, 0, n, 0)
 }
 
-// CheckErasure counts what is left of the marked data and of the user's name.
+// CheckErasure returns the number of rows that still have to be erased.
 func (s *ErasureStore) CheckErasure(ctx context.Context, tenant, id string) (remaining int64, err error) {
 	err = s.erasureTx(ctx, "check erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		kinds, err := countKinds(ctx, tx, args)
@@ -96,17 +97,17 @@ func (s *ErasureStore) CheckErasure(ctx context.Context, tenant, id string) (rem
 	return remaining, err
 }
 
-// countKinds counts the rows of each kind.
+// countKinds counts the remaining rows of each kind.
 func countKinds(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) ([]erasure.Kind, error) {
 	all := erasedKinds()
 	kinds := make([]erasure.Kind, len(all))
 	for i := range all {
 		kinds[i] = erasure.Kind{Name: all[i].name, Kept: all[i].why}
-		if err := tx.QueryRow(ctx, all[i].count(), args).Scan(&kinds[i].Remaining); err != nil {
+		if err := tx.QueryRow(ctx, all[i].countSQL(), args).Scan(&kinds[i].Remaining); err != nil {
 			return nil, err
 		}
 		if all[i].ready != "" && kinds[i].Remaining > 0 {
-			kinds[i].Left = "a turn that is not the user's still needs it"
+			kinds[i].Left = "a turn of another user still needs it"
 		}
 	}
 	return kinds, nil
@@ -129,8 +130,8 @@ INSERT INTO audit_log (at, tenant, subject, method, credential, action, resource
 VALUES (@finished, @tenant, '', '', '', @action, 'erasure/' || @id, @outcome, '', '', '', jsonb_build_object(
 	'status', @status::text, 'dry_run', @dry::boolean, 'digest', @digest::text, 'pseudonym', @pseudonym::text))`
 
-// FinishErasure counts once more and ends the erasure, in one transaction: it stores the report with its digest, adds the digest to the
-// audit trail, and deletes the user's id and all marks. An erasure that has ended is returned unchanged.
+// FinishErasure ends an erasure in one transaction: it counts the remaining rows, stores the report with its digest, adds the digest to the audit
+// trail, and deletes the user's id and all marks. If the erasure has ended, it only returns the erasure.
 func (s *ErasureStore) FinishErasure(ctx context.Context, tenant, id string) (erasure.Erasure, error) {
 	err := s.erasureTx(ctx, "finish erasure", tenant, id, func(tx pgx.Tx, args pgx.NamedArgs) error {
 		r, err := makeReport(ctx, tx, args)
@@ -162,7 +163,7 @@ func (s *ErasureStore) FinishErasure(ctx context.Context, tenant, id string) (er
 
 // makeReport returns the report of an erasure.
 func makeReport(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Report, error) {
-	r := &erasure.Report{Pseudonym: args["pseudonym"].(string)} //nolint:forcetypeassert // it is
+	r := &erasure.Report{Pseudonym: args["pseudonym"].(string)} //nolint:forcetypeassert // lockErasure sets a string
 	err := tx.QueryRow(ctx, `SELECT erasure_id, tenant, subject, salt, requested_by, reason, dry_run, coalesce(started_at, created_at), round
 		FROM erasures WHERE erasure_id = @id`, args).
 		Scan(&r.ErasureID, &r.Tenant, &r.Subject, &r.Salt, &r.RequestedBy, &r.Reason, &r.DryRun, &r.StartedAt, &r.Rounds)
@@ -177,12 +178,8 @@ func makeReport(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Re
 	if r.Kinds, err = countKinds(ctx, tx, args); err != nil {
 		return nil, err
 	}
-	for _, s := range sparedTables() {
-		r.Kept = append(r.Kept, erasure.Kind{Name: s[0], Kept: s[1]})
-	}
-	r.Kept = append(r.Kept, erasure.Kind{
-		Name: "offloaded payloads", Kept: "no history names them any more; they are removed after temporal.offload_keep",
-	})
+	r.Kept = keptKinds()
+	r.StartedAt, r.FinishedAt = r.StartedAt.UTC().Truncate(time.Microsecond), time.Now().UTC().Truncate(time.Microsecond)
 	if r.DryRun {
 		for i := range r.Kinds {
 			r.Kinds[i].Found, r.Kinds[i].Remaining, r.Kinds[i].Left = r.Kinds[i].Remaining, 0, ""
@@ -195,8 +192,18 @@ func makeReport(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) (*erasure.Re
 	if !r.DryRun && (r.Remaining() > 0 || openExecutions > 0 || r.Content.Pending > 0) {
 		r.Status = erasure.StatusIncomplete
 	}
-	r.StartedAt, r.FinishedAt = r.StartedAt.UTC().Truncate(time.Microsecond), time.Now().UTC().Truncate(time.Microsecond)
 	return r, nil
+}
+
+// keptKinds returns the data that an erasure does not change, each with the reason.
+func keptKinds() []erasure.Kind {
+	var kinds []erasure.Kind
+	for _, s := range sparedTables() {
+		kinds = append(kinds, erasure.Kind{Name: s[0], Kept: s[1]})
+	}
+	return append(kinds, erasure.Kind{
+		Name: "offloaded payloads", Kept: "no history names them any more; they are removed after temporal.offload_keep",
+	})
 }
 
 func addCounts(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *erasure.Report) error {
@@ -217,8 +224,8 @@ func addCounts(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, r *erasure.Re
 		case ":shared":
 			r.Content.Shared = removed
 		default:
-			if at := slices.IndexFunc(r.Kinds, func(k erasure.Kind) bool { return k.Name == kind }); at >= 0 {
-				r.Kinds[at].Removed, r.Kinds[at].Unnamed = removed, unnamed
+			if i := slices.IndexFunc(r.Kinds, func(k erasure.Kind) bool { return k.Name == kind }); i >= 0 {
+				r.Kinds[i].Removed, r.Kinds[i].Unnamed = removed, unnamed
 			}
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 
 var _ erasure.Store = (*postgres.Store)(nil)
 
-// people are the one to be erased, another one, one whose name has that of the first within it, and one of the same name in another tenant.
+// people returns the user to erase, another user, one whose name contains that of the first, and one with the same name in another tenant.
 func people() []person {
 	return []person{
 		{"acme", "ann.lee", "wisteria", "s-ann", "s-all", "t1", "a"},
@@ -34,7 +34,7 @@ func (b *bench) erasure(dry bool) erasure.Erasure {
 	return e
 }
 
-// rows erases rows until nothing is left.
+// rows calls EraseRows until nothing is left to erase.
 func (b *bench) rows(id string) {
 	b.t.Helper()
 	for more := true; more; {
@@ -51,7 +51,7 @@ func (b *bench) mark(id string) {
 	require.NoError(b.t, b.MarkErasure(b.t.Context(), tenant, id))
 }
 
-// content removes what is free, as the blob store does: it asks the ledger whether it may.
+// content removes the released content like the blob store, which asks the ledger first.
 func (b *bench) content(id string, settled time.Duration) (removed int, pending int64) {
 	b.t.Helper()
 	free, pending, err := b.ReleaseContent(b.t.Context(), tenant, id, settled, 100)
@@ -69,7 +69,7 @@ func (b *bench) executions(id string) []string {
 	b.t.Helper()
 	names, err := b.Marks(b.t.Context(), tenant, id, erasure.MarkExecution, 100)
 	require.NoError(b.t, err)
-	for _, name := range names { // they were found, and are gone when they are looked for again
+	for _, name := range names { // they are found, and deleted before they are read again
 		require.NoError(b.t, b.MarkFound(b.t.Context(), tenant, id, erasure.MarkExecution, name, 1))
 		require.NoError(b.t, b.MarkFound(b.t.Context(), tenant, id, erasure.MarkExecution, name, 0))
 	}
@@ -84,7 +84,7 @@ func kindOf(t *testing.T, r *erasure.Report, name string) erasure.Kind {
 	return r.Kinds[at]
 }
 
-// Nothing of the user is anywhere afterwards, and not one row that names anybody else has changed, but where the user stood in it.
+// After an erasure no row contains data of the user, and rows of other users have only changed where they named the user.
 func TestErasure(t *testing.T) {
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})
 	for _, p := range people() {
@@ -125,22 +125,22 @@ func TestErasure(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, erasure.StatusCompleted, e.Status)
 
-	require.Empty(t, b.mentions("wisteria"), "what the user said")
-	require.Empty(t, b.mentions(strings.Repeat("a", 64)), "what he stored")
+	require.Empty(t, b.mentions("wisteria"), "the user's texts")
+	require.Empty(t, b.mentions(strings.Repeat("a", 64)), "the user's content")
 	found := b.mentions("ann.lee")
-	for table, n := range b.mentions("joann.lee") { // hers, and those of the other tenant
+	for table, n := range b.mentions("joann.lee") { // rows of joann, and of the other tenant
 		found[table] -= n
 	}
 	for table, n := range found {
 		require.Equal(t, b.count(table+` AS r WHERE position('ann.lee' IN row_to_json(r)::text) > 0 AND position('"tenant":"zoo"' IN row_to_json(r)::text) > 0`), n, "the user's name in %s", table)
 	}
 	require.Equal(t, before, b.dump(others...), "rows of others")
-	require.Equal(t, paid, b.total("usage_ledger"), "what was paid stays countable")
+	require.Equal(t, paid, b.total("usage_ledger"), "the costs do not change")
 	require.Equal(t, spent, b.total("usage_by_day"))
 
 	for name, want := range map[string]int64{"turns": 2, "messages": 2, "events": 1, "sessions": 1, "schedules": 2, "api_keys": 1, "chat_links": 1, "workflow_runs": 1} {
 		require.Equal(t, want, kindOf(t, e.Report, name).Removed, name)
-		require.Equal(t, want, kindOf(t, dry.Report, name).Found, "%s, as the dry run said", name)
+		require.Equal(t, want, kindOf(t, dry.Report, name).Found, "%s in the dry run", name)
 	}
 	require.EqualValues(t, 2, kindOf(t, e.Report, "usage_ledger").Unnamed)
 	require.EqualValues(t, 2, kindOf(t, e.Report, "audit_log").Unnamed)
@@ -154,18 +154,18 @@ func TestErasure(t *testing.T) {
 
 	again, err := b.FinishErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
-	require.Equal(t, e, again, "once ended, ended")
+	require.Equal(t, e, again, "an ended erasure does not change")
 	_, err = b.EraseRows(t.Context(), tenant, e.ID)
 	requireCode(t, agent.CodeConflict, err)
 }
 
-// total adds up what was paid, by all that does not name anybody.
+// total adds up all costs in a table.
 func (b *bench) total(table string) string {
 	b.t.Helper()
 	return value[string](b, `SELECT concat_ws(' ', count(*), sum(input_tokens), sum(output_tokens), sum(cost_usd)) FROM `+table)
 }
 
-// The trail cannot be changed by anybody else.
+// An erasure leaves the audit trail protected against other changes.
 func TestErasureLeavesTheTrailLocked(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	ann := people()[0]
@@ -184,7 +184,7 @@ func TestErasureLeavesTheTrailLocked(t *testing.T) {
 	require.JSONEq(t, `{"subject":"`+subject+`","who":"key/`+subject+`","n":[7]}`, detail)
 }
 
-// More than a batch, and a process that dies between two.
+// An erasure of more rows than one batch continues after a process has died between two batches.
 func TestErasureResumes(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	ann := people()[0]
@@ -202,7 +202,7 @@ func TestErasureResumes(t *testing.T) {
 	die()
 	_, err = b.EraseRows(dying, tenant, e.ID)
 	require.ErrorIs(t, err, context.Canceled)
-	b.mark(e.ID) // the workflow begins the round anew
+	b.mark(e.ID) // the workflow repeats the round
 	b.rows(e.ID)
 	b.executions(e.ID)
 	b.content(e.ID, 0)
@@ -212,7 +212,7 @@ func TestErasureResumes(t *testing.T) {
 	require.Empty(t, b.mentions("wisteria"))
 }
 
-// A killed connection takes neither rows nor their count.
+// A batch whose connection is killed removes and counts nothing.
 func TestErasureCountsWhatIsGone(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	ann := people()[0]
@@ -224,7 +224,7 @@ func TestErasureCountsWhatIsGone(t *testing.T) {
 		return err
 	})
 	requireCode(t, agent.CodeUnavailable, err)
-	require.Zero(t, b.count("turn_steps"), "what came before is gone")
+	require.Zero(t, b.count("turn_steps"), "the kinds before it are erased")
 	require.Equal(t, 2, b.count("messages"))
 	b.rows(e.ID)
 	b.executions(e.ID)
@@ -235,8 +235,8 @@ func TestErasureCountsWhatIsGone(t *testing.T) {
 	require.EqualValues(t, 1, kindOf(t, e.Report, "turn_steps").Removed)
 }
 
-// A turn that runs is listed until it ends, or goes as it is when it will not; the session goes on without it. What the user does
-// meanwhile goes with the next round.
+// A running turn is listed until it ends, and is erased even if it does not end; its session continues without it. Data that the user adds
+// meanwhile is erased in the next round.
 func TestErasureOfARunningTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -260,19 +260,19 @@ func TestErasureOfARunningTurn(t *testing.T) {
 	require.NoError(t, b.MarkErasure(t.Context(), tenant, e.ID))
 	left, err := b.CheckErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
-	require.NotZero(t, left, "the turn that began meanwhile")
+	require.NotZero(t, left, "the turn that has begun meanwhile")
 	b.rows(e.ID)
 	left, err = b.CheckErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
 	require.Zero(t, left)
 
-	b.finish(finish("mine", "s")) // a worker that would not stop: there is no such turn, but what it says is in the log
+	b.finish(finish("mine", "s")) // a worker that has not stopped: the turn is gone, but its last events are stored
 	left, err = b.CheckErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
 	require.NotZero(t, left)
 	b.rows(e.ID)
 	require.Empty(t, b.mentions("answer mine"))
-	require.Equal(t, agent.BeginReady, b.begin(theirs).Answer, "the session goes on")
+	require.Equal(t, agent.BeginReady, b.begin(theirs).Answer, "the session continues")
 	b.finish(finish("theirs", "s"))
 	third := turn("third", "s")
 	third.UserID = "ann.lee"
@@ -286,7 +286,7 @@ func TestErasureOfARunningTurn(t *testing.T) {
 	require.NotContains(t, string(text), "wisteria")
 }
 
-// Content that others refer to stays; what somebody has just put waits until he has had time to refer to it.
+// Content that others refer to stays. Content that was stored recently waits, because whoever stored it may be about to refer to it.
 func TestErasureOfContent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{BlobGrace: time.Hour})
@@ -303,25 +303,25 @@ func TestErasureOfContent(t *testing.T) {
 	e, err := b.FinishErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, e.Report.Content.Shared)
-	require.Equal(t, erasure.StatusIncomplete, e.Status, "nobody has deleted the histories")
+	require.Equal(t, erasure.StatusIncomplete, e.Status, "the executions are not deleted")
 
 	b = newBench(t, postgres.Config{BlobGrace: time.Hour})
 	b.leaves(ann)
 	e = b.erasure(false)
 	b.mark(e.ID)
 	b.rows(e.ID)
-	require.NoError(t, b.Putting(t.Context(), tenant, cas("a"), 100))
+	require.NoError(t, b.RecordPut(t.Context(), tenant, cas("a"), 100))
 	removed, pending = b.content(e.ID, time.Hour)
 	require.Zero(t, removed)
 	require.EqualValues(t, 1, pending)
 	removed, pending = b.content(e.ID, 0)
-	require.Equal(t, 1, removed, "long before the grace")
+	require.Equal(t, 1, removed, "before the end of the grace period")
 	require.Zero(t, pending)
 	removed, _ = b.content(e.ID, 0)
 	require.Zero(t, removed, "once")
 }
 
-func TestErasureIsAskedFor(t *testing.T) {
+func TestCreateErasure(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for field, r := range map[string]erasure.Request{
 		"user_id": {Tenant: tenant, Reason: "r"},
@@ -332,7 +332,7 @@ func TestErasureIsAskedFor(t *testing.T) {
 		requireFault(t, agent.CodeInvalid, field, err)
 	}
 	e := b.erasure(false)
-	require.Equal(t, e, b.erasure(false), "one at a time")
+	require.Equal(t, e, b.erasure(false), "an active erasure is returned")
 	require.NotEqual(t, e.ID, b.erasure(true).ID)
 	_, err := b.Erasure(t.Context(), "zoo", e.ID)
 	requireFault(t, agent.CodeNotFound, "erasure_id", err)
@@ -346,7 +346,7 @@ func TestErasureIsAskedFor(t *testing.T) {
 	requireCode(t, agent.CodeConflict, b.MarkErasure(t.Context(), tenant, e.ID))
 	next := b.erasure(false)
 	require.NotEqual(t, e.ID, next.ID)
-	require.NotEqual(t, e.Subject, next.Subject, "the salt is another")
+	require.NotEqual(t, e.Subject, next.Subject, "it has another salt")
 	own, err := b.CreateErasure(t.Context(), erasure.Request{Tenant: tenant, UserID: "dan", Reason: "r"}, "dan")
 	require.NoError(t, err)
 	require.Equal(t, erasure.Pseudonym(own.Subject), own.RequestedBy)
@@ -360,7 +360,7 @@ func TestErasureIsAskedFor(t *testing.T) {
 	require.Empty(t, rest.Next)
 }
 
-// Whoever changes a report, its digest or both is found out.
+// A change of a report, of its digest or of both is detected.
 func TestErasureProof(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	e := b.erasure(false)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// mapError returns an error of pgx with its [agent.Code]; only this file knows SQLSTATE codes. If a retry may help, as after a lost
-// connection, the code is [agent.CodeUnavailable]. An [agent.Error] and the errors of package agent are returned unchanged.
+// mapError returns an error of pgx as an [agent.Error]. If a retry may help, as after a lost connection, its code is [agent.CodeUnavailable].
+// An error that is already an [agent.Error] is returned unchanged.
 func mapError(op string, err error) error {
 	if err == nil {
 		return nil
@@ -28,13 +29,13 @@ func mapError(op string, err error) error {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	e := &agent.Error{Code: codeOf(err), Op: op, Err: err}
-	if e.Code == agent.CodeUnavailable { // the cause names hosts, sockets or users
+	if e.Code == agent.CodeUnavailable { // the text of the cause contains hosts, sockets or users
 		e.Public = "the database does not answer"
 	}
 	return e
 }
 
-// isViolation reports whether err says that a constraint was violated.
+// isViolation reports whether err is the violation of a constraint.
 func isViolation(err error, constraint string) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.ConstraintName == constraint
@@ -56,7 +57,7 @@ func codeOf(err error) agent.Code {
 	}
 }
 
-// codeOfState maps SQLSTATE (PostgreSQL manual, appendix A): single codes first, then classes.
+// codeOfState returns the code for a SQLSTATE (PostgreSQL manual, appendix A).
 func codeOfState(state string) agent.Code {
 	switch state {
 	case "23505": // unique_violation
@@ -94,13 +95,8 @@ func isConnectionLost(err error) bool {
 	case errors.As(err, &connectErr), errors.As(err, &netErr), pgconn.SafeToRetry(err), pgconn.Timeout(err):
 		return true
 	}
-	for _, lost := range []error{
+	return slices.ContainsFunc([]error{
 		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, puddle.ErrClosedPool,
 		syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE,
-	} {
-		if errors.Is(err, lost) {
-			return true
-		}
-	}
-	return false
+	}, func(cause error) bool { return errors.Is(err, cause) })
 }

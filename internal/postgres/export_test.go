@@ -31,14 +31,14 @@ const (
 
 // FindStatements are the statements of lists without filters, with a tenant's first page.
 func FindStatements(tenant string) map[string]string {
-	values := strings.NewReplacer("$1", "'"+tenant+"'", "$2", "'infinity'::timestamptz", "$3", "''", "$4", strconv.Itoa(maxLookedAt), "$5", "50")
+	values := strings.NewReplacer("$1", "'"+tenant+"'", "$2", "'infinity'::timestamptz", "$3", "''", "$4", strconv.Itoa(maxExamined), "$5", "50")
 	return map[string]string{
 		"turns": values.Replace(fmt.Sprintf(findTurns, "", "")), "sessions": values.Replace(fmt.Sprintf(findSessions, "", "", "")),
 	}
 }
 
 // EraseBatch is the number of rows of a kind that one transaction erases.
-const EraseBatch = eraseBatch
+const EraseBatch = maxErasedRows
 
 // UsageAt is Usage at another time than now, and with another timeout.
 func (s *UsageStore) UsageAt(ctx context.Context, q agent.UsageQuery, at time.Time, timeout time.Duration) (agent.UsagePage, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// fillTurns stores 10,000 ended turns of 1,000 sessions, 20 users and 5 agents, with results of 1 KB, as many of another tenant, and 10,000 of
-// the tenant "busy" that have not ended, of which 2,500 wait.
+// fillTurns stores 10,000 ended turns of 1,000 sessions, 20 users and 5 agents with results of 1 KB, as many of another tenant, and 10,000
+// unfinished turns of the tenant "busy", 2,500 of which wait.
 func (b *bench) fillTurns() {
 	b.t.Helper()
 	b.exec(`INSERT INTO sessions (tenant, session_id, last_seq, title) SELECT x, 's' || n, 10, 'Trip ' || n / 2 FROM unnest(ARRAY['acme', 'zeta']) AS x, generate_series(0, 999) AS n`)
@@ -38,7 +38,7 @@ func (b *bench) fillTurns() {
 	b.exec(`VACUUM ANALYZE`)
 }
 
-// BenchmarkFindTurns lists and searches 10,000 turns and 1,000 sessions. It reports what 99 of 100 requests took at most.
+// BenchmarkFindTurns lists and searches 10,000 turns and 1,000 sessions. It reports the 99th percentile of the durations.
 func BenchmarkFindTurns(b *testing.B) {
 	s := newBench(b, postgres.Config{})
 	s.fillTurns()

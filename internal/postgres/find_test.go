@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// foundTurns returns the ids of all pages, of as many turns each.
+// foundTurns returns the ids of the turns on all pages of a size.
 func (b *bench) foundTurns(q agent.TurnQuery) (ids []string) {
 	b.t.Helper()
 	for {
@@ -151,7 +151,7 @@ func TestFoundTurn(t *testing.T) {
 	}, page.Turns[0])
 }
 
-// A turn waits while somebody can decide what it, or a turn below it, asks for: in lists of turns and of sessions, and as a filter.
+// A turn is shown and filtered as waiting while an approval of it or of its child turns can be decided.
 func TestFindTurnsThatWait(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	below := func(id, parent string) {
@@ -202,7 +202,7 @@ func TestFindTurnsThatWait(t *testing.T) {
 	}
 }
 
-// Turns that begin while somebody reads the pages move nothing, and places that no page had are refused.
+// New turns do not change the later pages, and invalid tokens are refused.
 func TestFindPages(t *testing.T) {
 	b := someTurns(t)
 	q := agent.TurnQuery{Tenant: tenant, Limit: 3}
@@ -273,7 +273,7 @@ func TestFindSessions(t *testing.T) {
 	require.Equal(t, "My trip 50%", page.Sessions[0].Title)
 }
 
-// A session whose newest turn was erased is found at the one before.
+// A session whose newest turn was erased is found by the turn before.
 func TestFindSessionWithoutItsNewestTurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for _, id := range []string{"t1", "t2"} {
@@ -322,7 +322,7 @@ func TestSummary(t *testing.T) {
 	}
 	require.Empty(t, odd)
 
-	// An output with what text cannot hold does not break the list.
+	// An output with NUL does not break the list.
 	f := finish("t0", "s0")
 	f.Output.Structured = json.RawMessage(`{"x":"\ud800"}`)
 	b.finish(f)
@@ -337,7 +337,7 @@ func TestSummary(t *testing.T) {
 	require.Empty(t, page.Turns[0].Summary)
 }
 
-// A query looks at 10,000 turns of its tenant, and finds older ones with its next pages.
+// A query examines 10,000 turns of its tenant, and later pages find older ones.
 func TestFindLooksAtABoundedNumber(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})

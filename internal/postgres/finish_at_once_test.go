@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// complete is the record of a turn that ends with the steps that it has.
+// complete returns the record of a turn that ends with its stored steps.
 func (b *bench) complete(id, session string) agent.FinishRecord {
 	b.t.Helper()
 	f := finish(id, session)
@@ -22,7 +22,7 @@ func (b *bench) complete(id, session string) agent.FinishRecord {
 	return f
 }
 
-// TestFinishAtOnce compares the one round trip that ends most turns with the two that end any turn: both store the same.
+// TestFinishAtOnce: ending a turn in one round trip stores the same as ending it in two.
 func TestFinishAtOnce(t *testing.T) {
 	whole := func(f agent.FinishRecord) agent.FinishRecord { return f }
 	tests := map[string]struct {
@@ -87,8 +87,8 @@ func TestFinishAtOnce(t *testing.T) {
 	}
 }
 
-// TestFinishAtOnceSeesWhoCame queues a turn while the one before it ends. It gets the session, whichever of the two is first.
-func TestFinishAtOnceSeesWhoCame(t *testing.T) {
+// TestFinishAtOnceSeesQueuedTurns queues a turn while the one before it ends. The queued turn gets the session, whichever comes first.
+func TestFinishAtOnceSeesQueuedTurns(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for round := range 40 {
 		holder, next := fmt.Sprintf("t%d", round), turn(fmt.Sprintf("n%d", round), "s")

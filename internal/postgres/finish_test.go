@@ -14,13 +14,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// events returns the stream's events as the log keeps them.
+// events returns the stored events of a stream.
 func (b *bench) events(stream string) []agent.Event {
 	b.t.Helper()
 	return column[agent.Event](b, `SELECT event FROM events WHERE stream_id = $1 ORDER BY event_index`, stream)
 }
 
-// requireSame compares what goes over the wire: byte for byte as JSON, where an absent raw value and null are one.
+// requireSame compares values by their JSON, in which an absent raw value and null are the same.
 func requireSame(t testing.TB, want, got any, msg ...any) {
 	t.Helper()
 	x, err := json.Marshal(want)
@@ -40,7 +40,7 @@ func TestFinishPromotesSteps(t *testing.T) {
 	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t1", 1, "b", 1)))
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 2, 1, agent.Text("more"), call("a"), call("d"))))
 	require.NoError(t, b.SaveToolStep(t.Context(), toolStep("t1", 2, "d", 1)))
-	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 3, 1))) // cancelled before it said anything
+	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 3, 1))) // cancelled before its first reply
 
 	f := finish("t1", "s")
 	f.Output.Status = agent.TurnCancelled
@@ -79,7 +79,7 @@ func TestFinishStoresTheResult(t *testing.T) {
 		requireSame(t, want, row.Output)
 		require.JSONEq(t, string(f.Result), string(row.Data))
 		require.Equal(t, ref, row.ResultID)
-		require.Equal(t, id, row.JobID, "the job is the turn")
+		require.Equal(t, id, row.JobID, "the turn's id stands for the job")
 		require.Equal(t, id, row.RunID)
 		require.Equal(t, "analyst", row.NodeID)
 		require.EqualValues(t, 15, row.TokensUsed)
@@ -104,10 +104,10 @@ func TestFinishStoresTheResult(t *testing.T) {
 	require.Len(t, events, 2)
 	require.True(t, events[1].Terminal())
 	requireSame(t, &want, events[1].Result, "the terminal event has the reference too")
-	require.Empty(t, f.Events[1].Result.ResultRef, "the caller's record is left alone")
+	require.Empty(t, f.Events[1].Result.ResultRef, "the caller's record is not changed")
 }
 
-func TestFinishKeepsWhatItIsGiven(t *testing.T) {
+func TestFinishStoresUnusualValues(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("not-a-uuid", "s")
 	f := finish("not-a-uuid", "s")
@@ -128,7 +128,7 @@ func TestFinishKeepsWhatItIsGiven(t *testing.T) {
 	require.True(t, m.PipelineCacheHit)
 	require.Equal(t, "run-7", row.RunID)
 	require.Equal(t, "node-7", row.NodeID)
-	require.False(t, row.CacheHit, "the provider had cached nothing")
+	require.False(t, row.CacheHit, "the provider has not cached anything")
 	require.EqualValues(t, 1<<31-1, row.TokensUsed, "an INTEGER")
 	require.EqualValues(t, 5, uuid.MustParse(row.JobID).Version())
 	require.Equal(t, "model_error", value[string](b, `SELECT error->>'type' FROM agent_results`))
@@ -151,7 +151,7 @@ func TestFinishOfATakenJob(t *testing.T) {
 	require.Equal(t, job, second.JobID, "the newest attempt has the job's id")
 }
 
-func TestFinishAlwaysStoresWhatJSONBCannot(t *testing.T) {
+func TestFinishStoresWhatJSONBCannotHold(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	for i, raw := range []string{
@@ -198,7 +198,7 @@ func TestFirstFinisherWins(t *testing.T) {
 				done[i].Ended = false
 			}
 		}
-		require.Equal(t, 1, ended, "one of them has ended it")
+		require.Equal(t, 1, ended, "one of the calls has ended the turn")
 		for i := range finishers {
 			requireSame(t, done[0], done[i], "all get the first writer's output")
 		}
@@ -258,7 +258,7 @@ func TestFinishLeavesASeparateLogAlone(t *testing.T) {
 	require.Zero(t, b.count("events"))
 }
 
-// TestLedgerRowsAreAddedUpByDay adds rows around midnight in UTC, a row twice, and numbers that cannot be added up.
+// TestLedgerRowsAreAddedUpByDay adds rows around midnight in UTC, the same row twice, and amounts that are not finite.
 func TestLedgerRowsAreAddedUpByDay(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	charge := func(turn, agentName, user string, step int, model, tokens, usd, created string) {

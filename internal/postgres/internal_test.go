@@ -57,7 +57,7 @@ func TestMapError(t *testing.T) {
 	require.ErrorIs(t, mapError("op", agent.ErrFenced), agent.ErrFenced)
 }
 
-// TestUncertain: after the commit was sent only the server's refusal says that nothing is stored.
+// TestUncertain: after the commit was sent, only an error from the server means that nothing was stored.
 func TestUncertain(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
@@ -79,7 +79,7 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// TestReplaceUnstorable: whatever JSON goes in, jsonb can hold what comes out, and what it can hold does not change.
+// TestReplaceUnstorable: jsonb can hold the result for any JSON, and JSON that it can hold is not changed.
 func TestReplaceUnstorable(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"a":"b\n\"\\"}`:               `{"a":"b\n\"\\"}`,
@@ -104,7 +104,7 @@ func TestReplaceUnstorable(t *testing.T) {
 	require.Contains(t, string(out), "1.50", "numbers keep their digits")
 }
 
-// Whatever JSON comes in, what goes out is JSON that jsonb does not refuse, and does not change the second time.
+// FuzzReplaceUnstorable: the result for any JSON is JSON that jsonb can hold, and that does not change if it is replaced again.
 func FuzzReplaceUnstorable(f *testing.F) {
 	for _, seed := range []string{`{"a":["\u0000","\ud800\udc00",1e5,-0.1E+9999,true,null]}`, `"\\\\u0000\""`, `"\udc00\ud800"`} {
 		f.Add([]byte(seed))
@@ -158,49 +158,49 @@ func TestJitter(t *testing.T) {
 	require.Zero(t, withJitter(0))
 }
 
-func TestTurnstilesLetOneThrough(t *testing.T) {
+func TestTenantLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			all    turnstiles
+			locks  tenantLocks
 			wg     sync.WaitGroup
 			inside int
 			passed int
 		)
 		for range 50 {
 			wg.Go(func() {
-				leave, err := all.enter(t.Context(), "op", "acme")
+				unlock, err := locks.lock(t.Context(), "op", "acme")
 				if err != nil {
 					return
 				}
 				inside++ // for the race detector
 				passed += inside
 				inside--
-				leave()
+				unlock()
 			})
 		}
 		wg.Wait()
 		require.Equal(t, 50, passed)
-		require.Empty(t, all.byTenant, "a tenant without requests has no turnstile")
+		require.Empty(t, locks.byTenant, "a tenant without requests has no lock")
 
-		leave, err := all.enter(t.Context(), "op", "acme")
+		unlock, err := locks.lock(t.Context(), "op", "acme")
 		require.NoError(t, err)
-		other, err := all.enter(t.Context(), "op", "other")
+		other, err := locks.lock(t.Context(), "op", "other")
 		require.NoError(t, err)
 		other()
 		waiting, cancel := context.WithCancel(t.Context())
 		errs := make([]error, maxWaiting-1)
 		for i := range errs {
-			wg.Go(func() { _, errs[i] = all.enter(waiting, "op", "acme") })
+			wg.Go(func() { _, errs[i] = locks.lock(waiting, "op", "acme") })
 		}
 		synctest.Wait()
-		_, err = all.enter(t.Context(), "op", "acme")
-		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "the bound is reached")
+		_, err = locks.lock(t.Context(), "op", "acme")
+		require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "too many requests wait")
 		cancel()
 		wg.Wait()
 		for _, err := range errs {
 			require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 		}
-		leave()
-		require.Empty(t, all.byTenant)
+		unlock()
+		require.Empty(t, locks.byTenant)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// KeyStore keeps API keys with the hashes of their secrets.
+// KeyStore stores API keys with the hashes of their secrets.
 type KeyStore struct{ *database }
 
 const keyColumns = `id, tenant, name, subject, role, flags, scopes, created_at, created_by, expires_at, revoked_at, last_used_at, replaced_by`
@@ -30,13 +30,13 @@ const (
 const revokeKey = `
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE id = $2 AND (tenant = $1 OR $1 = '*') RETURNING ` + keyColumns
 
-// least ignores NULL: a key without an expiry gets one. A key is replaced once, and not after it was revoked: of two requests at the same
-// time the second waits for the row and finds the first.
+// expireKey replaces a key only once and not after it was revoked. Of two concurrent requests, the second waits for the row. (least ignores NULL, so
+// that a key without an expiry gets one.)
 const expireKey = `
 UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = coalesce(nullif($4, ''), replaced_by)
 WHERE id = $2 AND (tenant = $1 OR $1 = '*') AND ($4 = '' OR replaced_by IN ('', $4) AND revoked_at IS NULL) RETURNING ` + keyColumns
 
-// The rows are locked in one order, so that two processes that write the same keys do not deadlock.
+// touchKeys locks the rows in a fixed order, so that two processes that write the same keys do not deadlock.
 const touchKeys = `
 WITH used AS (
 	SELECT k.id, u.at FROM api_keys k JOIN unnest($1::text[], $2::timestamptz[]) AS u (id, at) USING (id)
@@ -45,7 +45,7 @@ WITH used AS (
 )
 UPDATE api_keys k SET last_used_at = greatest(k.last_used_at, used.at) FROM used WHERE k.id = used.id`
 
-// Bounds of a key besides those of its names.
+// Bounds of a key.
 const (
 	maxKeyScopes = 256
 	maxKeyFlags  = 16 << 10 // bytes as JSON
@@ -102,7 +102,7 @@ func unknownKey(op, id string) error {
 	return agent.Errorf(agent.CodeNotFound, op, "key %q is not known", id)
 }
 
-// KeyByID returns a key, also a revoked or expired one, and the hash of its secret. The error is [agent.CodeNotFound] if there is none.
+// KeyByID returns a key, even if it is revoked or expired, and the hash of its secret. The error is [agent.CodeNotFound] if there is none.
 func (s *KeyStore) KeyByID(ctx context.Context, id string) (agent.APIKey, []byte, error) {
 	const op = "read key"
 	type row struct {
@@ -113,7 +113,7 @@ func (s *KeyStore) KeyByID(ctx context.Context, id string) (agent.APIKey, []byte
 	return k.APIKey, k.Hash, mapError(op, err)
 }
 
-// ListKeys returns a page of a tenant's keys by id, those behind the id after, at most limit (100 by default, 1,000 at most). The tenant
+// ListKeys returns a page of a tenant's keys in the order of their ids: those after an id, at most limit (100 by default, 1,000 at most). The tenant
 // [agent.AnyTenant] stands for all tenants.
 func (s *KeyStore) ListKeys(ctx context.Context, tenant, after string, limit int) ([]agent.APIKey, error) {
 	sql, args := listAllKeys, []any{cleanText(after), pageSize(limit)}
@@ -124,16 +124,16 @@ func (s *KeyStore) ListKeys(ctx context.Context, tenant, after string, limit int
 	return page, mapError("list keys", err)
 }
 
-// RevokeKey revokes a key and returns it; a revoked key keeps its time. The error is [agent.CodeNotFound] if the tenant has no such key;
-// [agent.AnyTenant] has all.
+// RevokeKey revokes a key and returns it. A key that is already revoked keeps its time. The error is [agent.CodeNotFound] if the tenant does not have
+// the key; [agent.AnyTenant] has all keys.
 func (s *KeyStore) RevokeKey(ctx context.Context, tenant, id string, at time.Time) (agent.APIKey, error) {
 	const op = "revoke key"
 	k, err := queryRow(ctx, s.pool, unknownKey(op, id), pgx.RowToStructByName[agent.APIKey], revokeKey, cleanText(tenant), cleanText(id), at)
 	return k, mapError(op, err)
 }
 
-// ExpireKey makes a key expire at a time, unless it expires earlier, and returns it. A replacedBy that is not empty is the id of the key
-// that replaces it: then the error is [agent.CodeConflict] if another key replaces it already, or it was revoked. Tenants are those of
+// ExpireKey makes a key expire at a time, unless it expires earlier, and returns it. If replacedBy is not empty, it is the id of the key that replaces
+// this one; then the error is [agent.CodeConflict] if this key was revoked or already has another replacement. The tenant has the same meaning as for
 // [KeyStore.RevokeKey].
 func (s *KeyStore) ExpireKey(ctx context.Context, tenant, id string, at time.Time, replacedBy string) (agent.APIKey, error) {
 	const op = "expire key"
@@ -156,7 +156,7 @@ func (s *KeyStore) ExpireKey(ctx context.Context, tenant, id string, at time.Tim
 	}
 }
 
-// TouchKeys stores when keys, by their ids, were used last. A time only moves forward; unknown keys are ignored.
+// TouchKeys stores the times of the last use of keys, by their ids. It never sets an earlier time, and ignores unknown keys.
 func (s *KeyStore) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	if len(used) == 0 {
 		return nil

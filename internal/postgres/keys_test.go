@@ -21,7 +21,7 @@ func apiKey(id, tenant string) agent.APIKey {
 	}
 }
 
-// at is a time of the tests, which PostgreSQL can keep as it is.
+// at returns a time for tests, without fractions that PostgreSQL cannot store.
 func at(d time.Duration) time.Time {
 	return time.Date(2026, time.March, 30, 12, 0, 0, 0, time.UTC).Add(d)
 }
@@ -82,7 +82,7 @@ func TestKeysAreListedByTenant(t *testing.T) {
 	require.Equal(t, []string{"a3", "a4", "b0", "b1"}, list(agent.AnyTenant, "a2", 4))
 }
 
-func TestKeysEnd(t *testing.T) {
+func TestKeysExpire(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	require.NoError(t, b.CreateKey(t.Context(), apiKey("k1", tenant), []byte("hash")))
 	for _, foreign := range []string{"evil", "", "acm"} {
@@ -95,7 +95,7 @@ func TestKeysEnd(t *testing.T) {
 	requireCode(t, agent.CodeNotFound, err)
 	k, _, err := b.KeyByID(t.Context(), "k1")
 	require.NoError(t, err)
-	require.Equal(t, apiKey("k1", tenant), k, "nobody changed it")
+	require.Equal(t, apiKey("k1", tenant), k, "the key has not changed")
 
 	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Hour), "k2")
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestKeysEnd(t *testing.T) {
 	require.Equal(t, "k2", k.ReplacedBy)
 	k, err = b.ExpireKey(t.Context(), agent.AnyTenant, "k1", at(2*time.Hour), "")
 	require.NoError(t, err)
-	require.Equal(t, at(time.Hour), *k.ExpiresAt, "a key does not live longer for it")
+	require.Equal(t, at(time.Hour), *k.ExpiresAt, "an earlier expiry is kept")
 	require.Equal(t, "k2", k.ReplacedBy)
 	_, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k3")
 	requireCode(t, agent.CodeConflict, err)
@@ -111,7 +111,7 @@ func TestKeysEnd(t *testing.T) {
 	_, err = b.ExpireKey(t.Context(), "evil", "k1", at(time.Minute), "k3")
 	requireCode(t, agent.CodeNotFound, err)
 	k, err = b.ExpireKey(t.Context(), tenant, "k1", at(time.Minute), "k2")
-	require.NoError(t, err, "the same again")
+	require.NoError(t, err, "the same replacement is accepted again")
 	require.Equal(t, at(time.Minute), *k.ExpiresAt)
 	require.Equal(t, "k2", k.ReplacedBy)
 
@@ -120,7 +120,7 @@ func TestKeysEnd(t *testing.T) {
 	require.Equal(t, at(time.Second), *k.RevokedAt)
 	k, err = b.RevokeKey(t.Context(), agent.AnyTenant, "k1", at(time.Minute))
 	require.NoError(t, err)
-	require.Equal(t, at(time.Second), *k.RevokedAt, "it is revoked once")
+	require.Equal(t, at(time.Second), *k.RevokedAt, "the time of the first revocation is kept")
 	stored, _, err := b.KeyByID(t.Context(), "k1")
 	require.NoError(t, err)
 	require.Equal(t, k, stored)
@@ -133,7 +133,7 @@ func TestKeysEnd(t *testing.T) {
 	require.ErrorContains(t, err, "was revoked")
 }
 
-// TestKeysAreReplacedOnce: of those who rotate a key at the same moment one does, and the others are told.
+// TestKeysAreReplacedOnce: of concurrent rotations of a key one succeeds, and the others get an error.
 func TestKeysAreReplacedOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for round := range 10 {
@@ -161,7 +161,7 @@ func TestKeysAreTouched(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	const keys = 300
 	dsn := b.pool.Config().ConnString()
-	for _, plan := range []string{"enable_hashjoin=off", "enable_mergejoin=off", "enable_seqscan=off"} { // as of a table with very many keys
+	for _, plan := range []string{"enable_hashjoin=off", "enable_mergejoin=off", "enable_seqscan=off"} { // the plans of a very large table
 		dsn = addParameter(dsn, plan)
 	}
 	pool, err := postgres.Open(t.Context(), postgres.Config{URL: dsn})
@@ -174,7 +174,7 @@ func TestKeysAreTouched(t *testing.T) {
 		require.NoError(t, b.CreateKey(t.Context(), apiKey(id, tenant), []byte("hash")))
 		used[id] = at(time.Duration(i) * time.Second)
 	}
-	require.NoError(t, errors.Join(atOnce(8, func(i int) error { // in whatever order the maps have
+	require.NoError(t, errors.Join(atOnce(8, func(i int) error { // in any order of the maps
 		for round := range 10 {
 			later := map[string]time.Time{}
 			for id, when := range used {
@@ -196,7 +196,7 @@ func TestKeysAreTouched(t *testing.T) {
 		if k.ID == "k008" {
 			want = at(time.Hour)
 		}
-		require.Equal(t, want, *k.LastUsedAt, "times move ahead only")
+		require.Equal(t, want, *k.LastUsedAt, "times only increase")
 	}
 }
 
@@ -218,7 +218,7 @@ func TestAWrongCodeIsForgottenAfterAnHour(t *testing.T) {
 	b.exec(`UPDATE chat_link_failures SET since = since - interval '61 minutes'`)
 	_, err = b.RedeemLink(t.Context(), agent.Chat{Channel: "telegram", ChatID: "2"}, rand.Text())
 	requireCode(t, agent.CodeNotFound, err)
-	require.Equal(t, 1, b.count("chat_link_failures"), "old failures go")
+	require.Equal(t, 1, b.count("chat_link_failures"), "old failures are removed")
 }
 
 func TestOpenCodesAreBounded(t *testing.T) {
@@ -236,7 +236,7 @@ func TestOpenCodesAreBounded(t *testing.T) {
 
 	b.exec(`UPDATE chat_link_codes SET expires_at = now() - interval '25 hours' WHERE tenant = $1`, tenant)
 	offerCode(t, b, tenant, "ann", time.Minute)
-	require.Equal(t, 2, b.count("chat_link_codes"), "old codes go")
+	require.Equal(t, 2, b.count("chat_link_codes"), "old codes are removed")
 
 	c.Link.UserID = ""
 	requireCode(t, agent.CodeInvalid, b.CreateLinkCode(t.Context(), c))
@@ -244,7 +244,7 @@ func TestOpenCodesAreBounded(t *testing.T) {
 	requireCode(t, agent.CodeOverflow, b.CreateLinkCode(t.Context(), c))
 }
 
-func TestWhatWasOwedGoesInTime(t *testing.T) {
+func TestOldChatTurnsAreRemoved(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for id, holder := range map[string]string{"settled": "me", "fresh": "me", "abandoned": "me", "watched": "me"} {
 		_, err := b.OweTurn(t.Context(), agent.ChatTurn{

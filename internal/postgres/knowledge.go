@@ -12,26 +12,26 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// KnowledgeStore keeps collections of documents, and finds their chunks by words and by vectors.
+// KnowledgeStore stores collections of documents, and finds their chunks by words and by vectors.
 type KnowledgeStore struct {
 	*database
 
-	hasVectors atomic.Bool // false: the database was not asked yet, or has none
+	hasVectors atomic.Bool // set once the database has been found to have vectors
 }
 
-// Bounds of a document. Its texts have to fit into an entry of an index and into a tsvector.
+// Bounds of a document. Its texts have to fit into an index entry and into a tsvector.
 const (
 	maxDocumentIDBytes = 1 << 10
 	maxTitleBytes      = 4 << 10 // of the title, and of the source
 	maxChunkBytes      = 64 << 10
 	maxChunks          = 50_000
 	maxMetadataBytes   = 64 << 10
-	maxDimensions      = 16_000 // pgvector's own
+	maxDimensions      = 16_000 // the maximum of pgvector
 
 	chunksPerInsert = 500 // so that no statement comes near the statement timeout
 )
 
-// Without the lock, two first writers of a collection could store vectors of different lengths.
+// lockCollection prevents that two concurrent writers of a new collection store vectors of different lengths.
 const lockCollection = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone knowledge ' || $1 || ' ' || $2, 0))`
 
@@ -39,7 +39,7 @@ const readOtherDimensions = `
 SELECT dimensions FROM knowledge_documents
 WHERE tenant = $1 AND collection = $2 AND document_id <> $3 AND dimensions NOT IN (0, $4) LIMIT 1`
 
-// A document without vectors is stored again once the database has vectors.
+// putDocument also writes a document that has not changed, if it was stored without vectors and now has some.
 const putDocument = `
 INSERT INTO knowledge_documents AS d (tenant, collection, document_id, title, source, mime_type, hash, bytes, chunks, dimensions, metadata,
 	updated_at)
@@ -58,11 +58,11 @@ INSERT INTO knowledge_chunks (tenant, collection, document_id, title, position, 
 SELECT $1, $2, $3, $4, c.position, c.page, c.text
 FROM unnest($5::integer[], $6::integer[], $7::text[]) AS c (position, page, text)`
 
-// PutDocument replaces a document and its chunks in one transaction of two round trips. A document with the stored hash changes nothing.
-// Vectors are left out if the database has no vectors ([KnowledgeStore.Vectors]); once it has, the same hash is a change.
+// PutDocument replaces a document and its chunks in one transaction. It does nothing if the document has the stored hash. Without
+// [KnowledgeStore.Vectors], vectors are not stored; once the database has vectors, the document is stored again even if the hash is the same.
 //
-// The error is [agent.CodeInvalid] with the field that cannot be stored, such as a vector whose length is not that of the collection's
-// other documents, or [agent.CodeOverflow] for too many chunks.
+// The error is [agent.CodeInvalid] with the field that cannot be stored, such as a vector that is not as long as those of the collection's other
+// documents, or [agent.CodeOverflow] for too many chunks.
 func (s *KnowledgeStore) PutDocument(ctx context.Context, d agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (changed bool, err error) {
 	const op = "put document"
 	dimensions, err := checkDocument(&d, chunks)
@@ -118,7 +118,7 @@ func queueChunks(b *pgx.Batch, d *agent.KnowledgeDocument, title string, chunks 
 	b.Queue(insertChunks, d.Tenant, d.Collection, d.ID, title, positions, pages, texts)
 }
 
-// checkDocument returns an error if a document cannot be stored, else the length of the vectors of its chunks, 0 if they have none.
+// checkDocument returns an error if a document cannot be stored, and otherwise the length of the vectors of its chunks, or 0 if they have none.
 func checkDocument(d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (dimensions int, err error) {
 	for _, text := range []struct {
 		field, value string
@@ -143,21 +143,21 @@ func checkDocument(d *agent.KnowledgeDocument, chunks []agent.KnowledgeChunk) (d
 	case len(chunks) > maxChunks:
 		return 0, agent.Errorf(agent.CodeOverflow, "put document", "%d chunks, at most %d", len(chunks), maxChunks)
 	}
-	taken := make(map[int]bool, len(chunks))
+	isTaken := make(map[int]bool, len(chunks)) // by position
 	for i := range chunks {
 		c := &chunks[i]
 		path := fmt.Sprintf("chunks[%d]", i)
 		switch {
 		case len(c.Text) > maxChunkBytes:
 			return 0, agent.Invalid(path+".text", "is longer than %d bytes", maxChunkBytes)
-		case taken[c.Position], c.Position < 0, c.Position > math.MaxInt32:
+		case isTaken[c.Position], c.Position < 0, c.Position > math.MaxInt32:
 			return 0, agent.Invalid(path+".position", "%d is taken or no position", c.Position)
 		case c.Page < 0, c.Page > math.MaxInt32:
 			return 0, agent.Invalid(path+".page", "%d is no page", c.Page)
 		case len(c.Embedding) > 0 && dimensions > 0 && len(c.Embedding) != dimensions:
 			return 0, agent.Invalid(path+".embedding", "has %d dimensions, those before it have %d", len(c.Embedding), dimensions)
 		}
-		taken[c.Position] = true
+		isTaken[c.Position] = true
 		if len(c.Embedding) > 0 {
 			dimensions = len(c.Embedding)
 			if err := checkEmbedding(path+".embedding", c.Embedding); err != nil {
@@ -204,8 +204,8 @@ func (s *KnowledgeStore) DeleteDocument(ctx context.Context, tenant, collection,
 	return nil
 }
 
-// KnowledgeDocuments returns a page of the documents of a collection by id, those behind the id after, at most limit (100 by default, 1,000
-// at most). An unknown collection has none.
+// KnowledgeDocuments returns a page of the documents of a collection in the order of their ids: those after an id, at most limit (100 by default, 1,000
+// at most). An unknown collection has no documents.
 func (s *KnowledgeStore) KnowledgeDocuments(ctx context.Context, tenant, collection, after string, limit int) (page agent.KnowledgePage, err error) {
 	limit = pageSize(limit)
 	page.Documents, err = queryRows(ctx, s.pool, pgx.RowToStructByName[agent.KnowledgeDocument], readKnowledgePage, tenant, collection,

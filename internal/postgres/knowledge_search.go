@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	maxQueryBytes = 16 << 10 // the rest of a question is ignored
+	maxQueryBytes = 16 << 10 // a longer query is cut
 	maxQueryWords = 128
 )
 
@@ -26,11 +26,11 @@ SELECT c.document_id || '#' || c.position AS id, c.collection, c.document_id, d.
 const chunkTables = `
 FROM knowledge_chunks c JOIN knowledge_documents d USING (tenant, collection, document_id)`
 
-// A chunk is found by any word of the question, as written and by its English stem, except English stop words. ts_rank adds up how many
-// different words a chunk has; a repeated word counts less each time. (ts_rank_cd with alternatives would count each repetition in full.)
-// If a chunk has all words, ts_rank_cd adds between 0 and 1 for how close they are together; quoted phrases count too.
+// fullText finds a chunk by any word of the question, as written or by its English stem, except English stop words. ts_rank ranks chunks by how many
+// different words they have; a repeated word counts less each time, while ts_rank_cd would count each repetition in full. If a chunk has all words,
+// ts_rank_cd adds between 0 and 1 for how close together they are, and for quoted phrases.
 //
-// The query is built as text: its words are quoted, so that they have no other meaning.
+// The tsquery is built as text in which the words are quoted, so that they have no special meaning.
 const fullText = `
 WITH word AS (
 	SELECT lexeme, positions[1] AS place FROM unnest(to_tsvector('english', $3))
@@ -51,8 +51,8 @@ WITH word AS (
 	ORDER BY score DESC, c.chunk_id LIMIT $5
 )` + chunkColumns + `f.score` + chunkTables + ` JOIN found f USING (chunk_id) ORDER BY f.score DESC, c.chunk_id`
 
-// FullText returns the chunks of a collection that have words of the query, best first, at most limit (100 by default, 1,000 at most). The
-// query is a question or keywords, with phrases in quotes; a query without words finds nothing. Scores are comparable within one search.
+// FullText returns the chunks of a collection that have words of the query, best first, at most limit (100 by default, 1,000 at most). The query is a
+// question or keywords, and may have phrases in quotes. A query without words finds nothing. Scores are only comparable within one search.
 func (s *KnowledgeStore) FullText(ctx context.Context, tenant, collection, query string, limit int) ([]agent.Passage, error) {
 	query = cleanText(query[:min(len(query), maxQueryBytes)])
 	if strings.TrimSpace(query) == "" {
@@ -66,11 +66,11 @@ func (s *KnowledgeStore) passages(ctx context.Context, op, sql string, args ...a
 	return found, mapError(op, err)
 }
 
-// vectorsTimeout bounds the query for whether the database has vectors.
+// vectorsTimeout bounds the query of [KnowledgeStore.Vectors].
 const vectorsTimeout = 5 * time.Second
 
-// The lock is for processes that start together. There is no index: the vectors of a collection are compared one by one, which is exact,
-// and fast enough for tens of thousands of chunks.
+// The lock is for processes that start at the same time. The table has no index on the vectors: a search compares the vectors of a collection one by
+// one, which is exact, and fast enough for tens of thousands of chunks.
 const (
 	vectorsOffered = `SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector')`
 	lockVectors    = `SELECT pg_advisory_xact_lock(hashtextextended('turnstone knowledge_vectors', 0))`
@@ -83,8 +83,8 @@ CREATE TABLE IF NOT EXISTS knowledge_vectors (
 	vectorsExist = `SELECT to_regclass('knowledge_vectors') IS NOT NULL`
 )
 
-// migrateVectors creates the table of vectors if the extension pgvector is installed and may be used. If not, collections have only full
-// text. It is called at every start, since the extension may be installed later.
+// migrateVectors creates the table of vectors if the extension pgvector is installed and the role may use it. Otherwise collections only have full-text
+// search. It runs at every start, because the extension may be installed later.
 func migrateVectors(ctx context.Context, conn *pgx.Conn) error {
 	var offered bool
 	if err := conn.QueryRow(ctx, vectorsOffered).Scan(&offered); err != nil || !offered {
@@ -99,12 +99,12 @@ func migrateVectors(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	})
 	if _, isRefused := errors.AsType[*pgconn.PgError](err); isRefused {
-		return nil // most likely the role may not
+		return nil // most likely the role lacks the privilege
 	}
 	return err
 }
 
-// Vectors reports whether the database has vectors. It asks the database until the answer is yes.
+// Vectors reports whether the database can store vectors. It asks the database each time until the answer is yes.
 func (s *KnowledgeStore) Vectors() bool {
 	if s.hasVectors.Load() {
 		return true
@@ -119,7 +119,7 @@ func (s *KnowledgeStore) Vectors() bool {
 	return exist
 }
 
-// checkEmbedding returns an error if a vector is too long or has no cosine similarity.
+// checkEmbedding returns an error if a vector is too long, or if its cosine similarity is not defined.
 func checkEmbedding(field string, v []float32) *agent.Error {
 	var length float64
 	for _, x := range v {
@@ -163,9 +163,9 @@ const nearest = chunkColumns + `greatest(1 - (v.embedding <=> $3::text::vector),
 WHERE c.tenant = $1 AND c.collection = $2
 ORDER BY v.embedding <=> $3::text::vector, c.chunk_id LIMIT $4`
 
-// Nearest returns the chunks of a collection whose vectors are nearest to a vector, best first, at most limit (100 by default, 1,000 at
-// most). Score is the cosine similarity, at least 0. The error is [agent.CodeUnavailable] if the database has no vectors, and
-// [agent.CodeInvalid] with Field "embedding" if the vector has another length than those of the collection.
+// Nearest returns the chunks of a collection whose vectors are nearest to a vector, best first, at most limit (100 by default, 1,000 at most). Their
+// scores are the cosine similarities, or 0 for negative ones. The error is [agent.CodeUnavailable] if the database has no vectors, and
+// [agent.CodeInvalid] with Field "embedding" if the vector is not as long as those of the collection.
 func (s *KnowledgeStore) Nearest(ctx context.Context, tenant, collection string, embedding []float32, limit int) ([]agent.Passage, error) {
 	const op, field = "search vectors", "embedding"
 	if len(embedding) == 0 {
@@ -190,9 +190,8 @@ const (
 	maxRankedBytes = 2 << 20 // of all titles and bodies
 )
 
-// A document is found by any word of the query, as written and by its English stem, the last word also by its beginning. English stop words
-// count only if the query has no other words. ts_rank adds up how many different words a document has; documents with all words come first,
-// ordered by how close the words are together (see fullText).
+// rankTexts finds a document by any word of the query, as written or by its English stem, and by words that begin with the last word. English stop words
+// count only if the query has no other words. Documents with all words come first, ordered by how close together the words are (see fullText).
 const rankTexts = `
 WITH word AS (
 	SELECT lexeme, positions[1] AS place, true AS telling FROM unnest(to_tsvector('english', $1))
@@ -216,10 +215,9 @@ FROM query, unnest($3::text[], $4::text[]) WITH ORDINALITY AS d (title, body, n)
 ) t
 WHERE text @@ any_word ORDER BY score DESC, d.n LIMIT $5`
 
-// RankTexts returns the indexes of the documents that have any word of the query, the best first, at most n, with their scores, which are
-// comparable within one call. A document is a title, whose words count more, and the body of the same index. A name such as
-// execute_pipeline or orderStatus also counts as its separate words. One query. More than 2,000 documents or 2 MiB are
-// [agent.CodeOverflow].
+// RankTexts returns the indexes of at most n documents that have any word of the query, best first, and their scores, which are only comparable within
+// one call. Document i consists of titles[i], whose words count more, and bodies[i]. The parts of a name such as execute_pipeline or orderStatus count
+// as words, too. More than 2,000 documents or 2 MiB are [agent.CodeOverflow].
 func (s *KnowledgeStore) RankTexts(ctx context.Context, query string, titles, bodies []string, n int) (indexes []int, scores []float64, err error) {
 	const op = "rank texts"
 	if len(titles) != len(bodies) {
@@ -255,8 +253,8 @@ func (s *KnowledgeStore) RankTexts(ctx context.Context, query string, titles, bo
 	return indexes, scores, mapError(op, err)
 }
 
-// nameWords puts spaces between the words of names: instead of characters other than letters, digits and apostrophes, and before a capital
-// that follows a small letter.
+// nameWords separates the words in names by spaces: it replaces characters other than letters, digits and apostrophes by a space, and inserts one before
+// an upper-case letter that follows a lower-case one.
 func nameWords(s string) string {
 	var (
 		b      strings.Builder

@@ -22,7 +22,7 @@ func TestKnowledge(t *testing.T) {
 	retrievaltest.Exercise(t, func(t *testing.T) retrievaltest.Store { return newBench(t, postgres.Config{}).Store })
 }
 
-// TestKnowledgeWithoutVectors is the same where the extension is missing.
+// TestKnowledgeWithoutVectors is TestKnowledge without the extension pgvector.
 func TestKnowledgeWithoutVectors(t *testing.T) {
 	t.Parallel()
 	retrievaltest.Exercise(t, func(t *testing.T) retrievaltest.Store {
@@ -70,11 +70,11 @@ func TestFullTextRanks(t *testing.T) {
 	b.put("a", "flight flight flight flight flight flight", "the price of a flight, and its refund", "nothing", "refund first, then many other words, then a flight at some price")
 	require.Equal(t, []string{"a#1", "a#3", "a#0"}, b.search("What about the flight price refunds?"), "different words count for more than repeated ones")
 	b.put("b", "he was running late", "run, said he")
-	require.Equal(t, []string{"b#1", "b#0"}, b.search("run"), "as written before stemmed")
+	require.Equal(t, []string{"b#1", "b#0"}, b.search("run"), "a word as written ranks before its stem")
 	require.Equal(t, []string{"b#0", "b#1"}, b.search("running"))
 	b.put("c", "a red and big house", "a big house, painted red")
 	require.Equal(t, []string{"c#1", "c#0"}, b.search(`"big house" red`), "the phrase counts")
-	require.Empty(t, b.search("what is it for them"), "stop words are in every text")
+	require.Empty(t, b.search("what is it for them"), "stop words do not count")
 	require.Equal(t, []string{"c#0", "c#1"}, b.search("xyzzy in house"))
 	b.put("d", `in acme docs`, `C:\dir it's`)
 	require.Equal(t, []string{"d#1"}, b.search(`C:\dir`))
@@ -150,7 +150,7 @@ func TestPutDocumentOfManyChunks(t *testing.T) {
 	require.Equal(t, []string{"a#1202"}, b.search("word1202"))
 }
 
-// Searches read what the index says of one collection, not what others hold.
+// Searches use an index of the collection and do not read the chunks of others.
 func TestSearchesUseTheIndex(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for i := range 20 {
@@ -177,7 +177,7 @@ func TestNearestRefuses(t *testing.T) {
 	}
 }
 
-// Where the server has pgvector these are its tests; where not, they say that nothing is lost without it.
+// On a server with pgvector this tests vectors; without it, it tests that documents are stored without them.
 func TestVectorsOfOneLength(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	put := func(id, hash string, v ...float32) (bool, error) {
@@ -204,12 +204,12 @@ func TestVectorsOfOneLength(t *testing.T) {
 	requireFault(t, agent.CodeInvalid, "embedding", asked)
 	require.NoError(t, b.DeleteDocument(t.Context(), tenant, "docs", "b"))
 	changed, err = put("a", "2", 1, 0, 0)
-	require.NoError(t, err, "it was the only one: the collection has a new length")
+	require.NoError(t, err, "without other documents the collection takes a new length")
 	require.True(t, changed)
 	require.Equal(t, 1, b.count("knowledge_vectors"))
 }
 
-// Of writers of two lengths that begin together, those of one length succeed.
+// Of concurrent writers of vectors of two lengths, those of one length succeed.
 func TestVectorsOfOneLengthAtOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	atOnce(8, func(i int) error {
@@ -227,7 +227,7 @@ func TestVectorsOfOneLengthAtOnce(t *testing.T) {
 	require.Equal(t, want, b.count("knowledge_documents"))
 }
 
-// A document that was stored where there were no vectors is a change once there are.
+// A document that was stored without vectors is stored again once the database has vectors.
 func TestVectorsThatComeLater(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.dropVectors()
@@ -298,7 +298,7 @@ func TestRankTexts(t *testing.T) {
 	for range 3 {
 		indexes, _, err := b.RankTexts(t.Context(), "same", []string{"same", "same", "same"}, make([]string, 3), 10)
 		require.NoError(t, err)
-		require.Equal(t, []int{0, 1, 2}, indexes, "ties are in order")
+		require.Equal(t, []int{0, 1, 2}, indexes, "ties keep the order of the documents")
 	}
 	_, _, err := b.RankTexts(t.Context(), "x", titles, nil, 1)
 	requireCode(t, agent.CodeInvalid, err)

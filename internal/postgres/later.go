@@ -10,27 +10,27 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of the steps that wait. A step beyond them is stored at once.
+// Bounds of the steps that are not stored yet. A step beyond them is stored at once.
 const (
 	maxLaterTurns = 1024
 	maxLaterBytes = 64 << 10 // of one step, as JSON
 )
 
-// laterSteps are finished calls that are stored with the next step of their turn, or before its end. A process that dies loses them, and
-// whoever takes the turn over makes them again. The zero value is empty.
+// laterSteps are finished calls that are stored together with the next step or the end of their turn. If the process dies, they are lost,
+// and the process that takes over the turn makes the calls again. The zero value is empty.
 type laterSteps struct {
 	mu    sync.Mutex
 	turns map[agent.TurnID][]*laterStep
 }
 
-// laterStep is the statement that stores a step, and its answer.
+// laterStep is the statement that stores a step.
 type laterStep struct {
 	sql     string
 	args    []any
-	refused error
+	refused error // set when the statement runs: why the step was not stored
 }
 
-// add adds a step; ok is false if it has to be stored at once.
+// add adds a step. ok is false if there is no room, so that the step has to be stored at once.
 func (l *laterSteps) add(id agent.TurnID, s *laterStep, size int) (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *laterSteps) add(id agent.TurnID, s *laterStep, size int) (ok bool) {
 	return true
 }
 
-// queue takes a turn's steps and queues their statements. Its caller says by done how the transaction ended.
+// queue removes a turn's steps and queues their statements. After the transaction the caller must call done.
 func (l *laterSteps) queue(b *pgx.Batch, id agent.TurnID) waitingSteps {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +59,14 @@ func (l *laterSteps) queue(b *pgx.Batch, id agent.TurnID) waitingSteps {
 	return waitingSteps{l, id, steps}
 }
 
-// waitingSteps are steps that a transaction is to store.
+// waitingSteps are the steps of a turn that a transaction stores.
 type waitingSteps struct {
 	later *laterSteps
 	id    agent.TurnID
 	steps []*laterStep
 }
 
-// done gives the steps back if the transaction was not committed. Else it returns the reason why one of them was refused, if one was.
+// done puts the steps back if the transaction was not committed. Otherwise it returns the error of the first step that was refused, if any.
 func (s waitingSteps) done(committed bool) error {
 	if len(s.steps) == 0 {
 		return nil
@@ -85,7 +85,7 @@ func (s waitingSteps) done(committed bool) error {
 	return nil
 }
 
-// store stores a turn's steps now.
+// store stores a turn's steps.
 func (l *laterSteps) store(ctx context.Context, db *database, id agent.TurnID) error {
 	var b pgx.Batch
 	waited := l.queue(&b, id)

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// TestStepsThatAreStoredLater saves the result of a call that waits for the next transaction of its turn.
+// TestStepsThatAreStoredLater saves a step that is stored with the next transaction of its turn.
 func TestStepsThatAreStoredLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		next  func(b *bench)
@@ -41,7 +41,7 @@ func TestStepsThatAreStoredLater(t *testing.T) {
 			require.Equal(t, 1, b.count("turn_steps"))
 			_, result, err := b.CallSteps(t.Context(), tool.Key)
 			require.NoError(t, err)
-			require.NotNil(t, result, "this process knows it")
+			require.NotNil(t, result, "the process has cached it")
 			require.Equal(t, 1, b.count("turn_steps"))
 			test.next(b)
 			require.Equal(t, test.steps, b.count("turn_steps"))
@@ -49,7 +49,8 @@ func TestStepsThatAreStoredLater(t *testing.T) {
 	}
 }
 
-// TestRefusedLaterSteps: the result of a call that was begun again while it waited is an error of whatever was to store it, and nothing ends.
+// TestRefusedLaterSteps: if a step in memory has been fenced meanwhile, the call that was to store it returns the error, and the turn does
+// not end.
 func TestRefusedLaterSteps(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -64,7 +65,7 @@ func TestRefusedLaterSteps(t *testing.T) {
 	require.Zero(t, b.count("agent_results"))
 }
 
-// TestLaterStepsOutliveTheDatabase: a transaction that fails gives the steps back.
+// TestLaterStepsOutliveTheDatabase: steps stay in memory if the transaction fails.
 func TestLaterStepsOutliveTheDatabase(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")

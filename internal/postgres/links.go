@@ -12,18 +12,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// LinkStore keeps which user a chat is linked to, and the codes that link chats.
+// LinkStore stores the links between chats and users, and the codes that create them.
 type LinkStore struct{ *database }
 
 const (
 	defaultLinkPage = 50
 	maxLinkPage     = 500
-	sweepRows       = 1000 // the number of old rows that one write removes
+	sweepRows       = 1000 // the maximum of old rows that a write removes
 )
 
 const linkColumns = `channel, chat_id, tenant, user_id, role, scopes, linked_by, linked_at`
 
-// A used code stays for a day: the chat that used it may send it again.
+// sweepCodes keeps a used code for a day, because the chat that used it may send it again.
 const sweepCodes = `
 DELETE FROM chat_link_codes WHERE hash IN (
 	SELECT hash FROM chat_link_codes WHERE expires_at < clock_timestamp() - interval '1 day' LIMIT $1 FOR UPDATE SKIP LOCKED)`
@@ -36,7 +36,7 @@ SELECT count(*) FROM (
 const insertCode = `
 INSERT INTO chat_link_codes (hash, channel, tenant, user_id, role, scopes, linked_by, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-// CreateLinkCode stores a code. If the tenant has [agent.MaxLinkCodes] unused codes, the error is [agent.CodeRateLimited].
+// CreateLinkCode stores a code. The error is [agent.CodeRateLimited] if the tenant already has [agent.MaxLinkCodes] unused codes.
 func (s *LinkStore) CreateLinkCode(ctx context.Context, c agent.LinkCode) error {
 	l := &c.Link
 	if err := checkNames(nameField{"channel", l.Channel, true}, nameField{"tenant", l.Tenant, true}, nameField{"user_id", l.UserID, true},
@@ -69,7 +69,7 @@ DELETE FROM chat_link_failures WHERE (channel, chat_id) IN (
 	SELECT channel, chat_id FROM chat_link_failures
 	WHERE since < clock_timestamp() - $1::interval AND (channel, chat_id) <> ($3, $4) LIMIT $2 FOR UPDATE SKIP LOCKED)`
 
-// Locks the row, and begins a new hour if the last one has passed.
+// openFailures locks the row of a chat, and begins a new period if the last one is over.
 const openFailures = `
 INSERT INTO chat_link_failures (channel, chat_id, since, failures) VALUES ($1, $2, clock_timestamp(), 0)
 ON CONFLICT (channel, chat_id) DO UPDATE SET
@@ -93,9 +93,9 @@ ON CONFLICT (channel, chat_id) DO UPDATE SET tenant = excluded.tenant, user_id =
 RETURNING ` + linkColumns
 )
 
-// RedeemLink links a chat with the user of a code, in place of an earlier link. The chat that used a code may send it again and gets its
-// link. A wrong code is [agent.CodeNotFound] and counted; after [agent.MaxLinkFailures] wrong codes within [agent.LinkWindow] every code is
-// [agent.CodeRateLimited]. A user with [agent.MaxUserLinks] chats gets [agent.CodeConflict].
+// RedeemLink links a chat with the user of a code, and replaces an earlier link. If the chat sends the code again, it gets the link again. A wrong code
+// is [agent.CodeNotFound]; after [agent.MaxLinkFailures] wrong codes within [agent.LinkWindow] every code is [agent.CodeRateLimited]. The error is
+// [agent.CodeConflict] if the user already has [agent.MaxUserLinks] chats.
 func (s *LinkStore) RedeemLink(ctx context.Context, c agent.Chat, code string) (agent.Link, error) {
 	const op = "redeem link code"
 	if err := checkNames(nameField{"channel", c.Channel, true}, nameField{"chat_id", c.ChatID, true}); err != nil {
@@ -133,7 +133,7 @@ func (s *LinkStore) RedeemLink(ctx context.Context, c agent.Chat, code string) (
 	return link, refusal
 }
 
-// redeemCode returns a refusal, after which the transaction is committed, or an error, after which it is not.
+// redeemCode links a chat with the user of a code. After a refusal the transaction still has to be committed; after an error it must not be.
 func redeemCode(ctx context.Context, tx pgx.Tx, c agent.Chat, hash []byte) (link agent.Link, refusal, err error) {
 	unknown := &agent.Error{Code: agent.CodeNotFound, Op: "redeem link code", Err: agent.ErrLinkCode}
 	var (
@@ -148,7 +148,7 @@ func redeemCode(ctx context.Context, tx pgx.Tx, c agent.Chat, hash []byte) (link
 		return agent.Link{}, unknown, nil
 	case err != nil:
 		return agent.Link{}, nil, err
-	case usedBy != nil && *usedBy == c.ChatID: // again: the answer is the link, if the code made it
+	case usedBy != nil && *usedBy == c.ChatID: // sent again: return the link, if it is still that of the code
 		link, err := queryRow(ctx, tx, nil, pgx.RowToStructByName[agent.Link], readLink, c.Channel, c.ChatID)
 		if errors.Is(err, pgx.ErrNoRows) || err == nil && (link.Tenant != offer.Tenant || link.UserID != offer.UserID) {
 			return agent.Link{}, unknown, nil
@@ -182,14 +182,13 @@ func unlinkedChat(c agent.Chat) error {
 	return agent.Errorf(agent.CodeNotFound, "", "chat %.100q of %.100q is linked to no user", c.ChatID, c.Channel)
 }
 
-// The next person in the chat gets a new conversation.
+// deleteLink also begins a new conversation, because the next person in the chat must not see the old one.
 const deleteLink = `
 WITH gone AS (DELETE FROM chat_links WHERE tenant = $1 AND channel = $2 AND chat_id = $3 RETURNING channel, chat_id)
 INSERT INTO chat_threads (channel, chat_id, thread) SELECT channel, chat_id, 1 FROM gone
 ON CONFLICT (channel, chat_id) DO UPDATE SET thread = chat_threads.thread + 1`
 
-// Unlink removes a link of a tenant and moves the chat to a new conversation. The error is [agent.CodeNotFound] if the tenant has no such
-// link.
+// Unlink removes a link of a tenant and begins a new conversation in the chat. The error is [agent.CodeNotFound] if the tenant does not have the link.
 func (s *LinkStore) Unlink(ctx context.Context, tenant string, c agent.Chat) error {
 	tag, err := s.pool.Exec(ctx, deleteLink, tenant, cleanText(c.Channel), cleanText(c.ChatID))
 	if err == nil && tag.RowsAffected() == 0 {

@@ -26,7 +26,7 @@ var _ turns.TurnStore = (*postgres.Store)(nil)
 
 const tenant = "acme"
 
-// bench is a store on a database of its own.
+// bench is a store with a database of its own.
 type bench struct {
 	*postgres.Store
 	t    testing.TB
@@ -125,13 +125,13 @@ func (b *bench) finish(f agent.FinishRecord) agent.Finished {
 	return done
 }
 
-// beginProducer gives a producer ($2) of a stream ($1) its next epoch, as the event log stores it.
+// beginProducer begins the next epoch of a producer ($2) of a stream ($1), like the event log.
 const beginProducer = `
 	WITH s AS (INSERT INTO streams (stream_id) VALUES ($1) ON CONFLICT DO NOTHING)
 	INSERT INTO stream_producers AS p (stream_id, producer) VALUES ($1, $2)
 	ON CONFLICT (stream_id, producer) DO UPDATE SET epoch = p.epoch + 1 RETURNING epoch`
 
-// epoch begins a producer in the event log and returns its epoch.
+// epoch begins a producer and returns its epoch.
 func (b *bench) epoch(stream, producer string) agent.Epoch {
 	b.t.Helper()
 	return value[agent.Epoch](b, beginProducer, stream, producer)
@@ -167,7 +167,7 @@ func (b *bench) count(table string) int {
 	return value[int](b, "SELECT count(*) FROM "+table)
 }
 
-// atOnce calls a function n times at once and returns the errors.
+// atOnce calls a function n times concurrently and returns the errors.
 func atOnce(n int, do func(i int) error) []error {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -178,14 +178,14 @@ func atOnce(n int, do func(i int) error) []error {
 	return errs
 }
 
-// async calls a function in the background and returns where its error comes.
+// async calls a function in the background and returns a channel for its error.
 func async(do func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	return done
 }
 
-// transcript renders a session's messages, one string each: role and what its blocks say.
+// transcript returns a session's messages as strings of role and text.
 func (b *bench) transcript(session string) []string {
 	b.t.Helper()
 	page, err := b.Messages(b.t.Context(), tenant, agent.SessionID(session), 0, 1000)

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MetricStore counts what metrics show.
+// MetricStore reads the numbers that metrics show.
 type MetricStore struct{ *database }
 
 // maxSpendingTenants bounds the answer of [MetricStore.TenantsSpending].
@@ -15,22 +15,23 @@ const maxSpendingTenants = 10_000
 
 // Backlog is what waits in the database, of all tenants.
 type Backlog struct {
-	Approvals      map[string]int64 // that wait for a person, by tenant; those of tenants without a line of their own under ""
-	OldestApproval time.Duration    // 0: none waits
+	Approvals      map[string]int64 // pending approvals by tenant; "" has those of all tenants that have no entry
+	OldestApproval time.Duration    // the age of the oldest of them, or 0
 	Queued         int64            // turns that wait for their session
-	Running        int64            // turns that work
+	Running        int64            // turns that run and do not wait for a person
 	Waiting        int64            // turns that hold their session and wait for a person
-	OldestQueued   time.Duration    // 0: none waits
-	LongestQueue   int64            // turns that wait for one session
+	OldestQueued   time.Duration    // the age of the oldest queued turn, or 0
+	LongestQueue   int64            // the number of turns that wait for the same session
 }
 
 const oldestAge = `coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8`
 
-// Turns that have not ended. With one condition on the state, PostgreSQL would use neither of the partial indexes.
+// liveTurns selects the turns that have not ended. It is a union because PostgreSQL would use neither of the partial indexes for one condition on both
+// states.
 const liveTurns = `
 		SELECT turn_id, state FROM turns WHERE state = 'running' UNION ALL SELECT turn_id, state FROM turns WHERE state = 'queued'`
 
-// The tenants with the most approvals get a line each.
+// countApprovals returns a row for each of the tenants with the most approvals, and one for all others.
 const countApprovals = `
 SELECT CASE WHEN n <= $1 THEN tenant ELSE '' END, sum(pending)::bigint, max(oldest), sum(waiting)::bigint
 FROM (
@@ -44,17 +45,17 @@ FROM (
 	GROUP BY tenant
 ) AS t GROUP BY 1`
 
-// Each number is read from its own partial index.
+// countLiveTurns reads each number from its own partial index.
 const countLiveTurns = `
 SELECT (SELECT count(*) FROM turns WHERE state = 'running'), coalesce(sum(n), 0)::bigint, coalesce(max(n), 0)::bigint, coalesce(max(oldest), 0)
 FROM (SELECT count(*) AS n, ` + oldestAge + ` AS oldest FROM turns WHERE state = 'queued' GROUP BY tenant, session_id) AS q`
 
-// Backlog counts what waits. At most tenants of the tenants get a number of their own. One round trip; its cost grows with the number of
-// turns that wait and run, not of those that have ended.
-func (s *MetricStore) Backlog(ctx context.Context, tenants int) (Backlog, error) {
+// Backlog counts what waits. At most maxTenants tenants have an entry in Approvals. The cost grows with the number of unfinished turns, but not with that
+// of finished ones.
+func (s *MetricStore) Backlog(ctx context.Context, maxTenants int) (Backlog, error) {
 	out := Backlog{Approvals: map[string]int64{}}
 	b := &pgx.Batch{}
-	b.Queue(countApprovals, tenants).Query(func(rows pgx.Rows) error {
+	b.Queue(countApprovals, maxTenants).Query(func(rows pgx.Rows) error {
 		var (
 			tenant           string
 			pending, waiting int64
@@ -77,22 +78,21 @@ func (s *MetricStore) Backlog(ctx context.Context, tenants int) (Backlog, error)
 	if err := s.send(ctx, b); err != nil {
 		return Backlog{}, mapError("count what waits", err)
 	}
-	out.Running = max(out.Running-out.Waiting, 0) // the two numbers are from different moments
+	out.Running = max(out.Running-out.Waiting, 0) // the two numbers were not read at the same time
 	return out, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// TenantSpending is what a tenant has used today and this month (UTC), tokens in and out.
+// TenantSpending is what a tenant has used today and this month, in UTC. Tokens are the sum of input and output.
 type TenantSpending struct {
 	Tenant                string
 	DayUSD, DayTokens     float64
 	MonthUSD, MonthTokens float64
 }
 
-// Rows that are not added to the daily sums yet are missing: a metric may be a few seconds late.
-//
-// The query jumps from one tenant to the next in the primary key, and reads the few rows of each tenant's sums.
+// readTenantsSpending goes from one tenant to the next in the primary key, and reads the few rows of each tenant's daily sums. It misses ledger rows that
+// are not in these sums yet, because a metric may be a few seconds late.
 const readTenantsSpending = `
 WITH RECURSIVE tenants (tenant) AS (
 	(SELECT tenant FROM usage_daily ORDER BY tenant LIMIT 1)
@@ -109,7 +109,7 @@ SELECT t.tenant, s.* FROM (SELECT tenant FROM tenants WHERE tenant IS NOT NULL L
 	HAVING count(*) > 0
 ) AS s (day_usd, day_tokens, month_usd, month_tokens)`
 
-// TenantsSpending returns what tenants have used, as budgets count it: those that have used something this month, at most 10,000.
+// TenantsSpending returns what tenants have used, counted as for budgets. It returns only tenants that have used something this month, at most 10,000.
 func (s *MetricStore) TenantsSpending(ctx context.Context) ([]TenantSpending, error) {
 	return s.tenantsSpendingAt(ctx, time.Now())
 }

@@ -53,16 +53,16 @@ func TestSpendersAreBounded(t *testing.T) {
 	for i, u := range got.Users {
 		require.Equal(t, fmt.Sprintf("u%d", 500-i), u.Name, "the dearest")
 	}
-	require.Equal(t, "125250", fmt.Sprint(got.Today.CostUSD), "the sum is of all")
+	require.Equal(t, "125250", fmt.Sprint(got.Today.CostUSD), "the total includes all spenders")
 }
 
-// Each way to write the ledger says whose it is and is added up.
+// All statements that write the ledger set the owner and are added up.
 func TestSpendingIsTheTurns(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s1")
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
 	require.NoError(t, b.ChargeUsage(t.Context(), agent.StepKey{TurnID: "t1", Step: 1}, tenant, []agent.UsageEntry{
-		{Epoch: 2, Model: "large", Usage: agent.Usage{InputTokens: 1}}, {Epoch: 1, Model: "small"}, // the latter is on the bill
+		{Epoch: 2, Model: "large", Usage: agent.Usage{InputTokens: 1}}, {Epoch: 1, Model: "small"}, // the latter is charged
 	}))
 	require.NoError(t, b.SavePrepared(t.Context(), agent.Prepared{
 		TurnID: "t1", Tenant: tenant, Fence: agent.Fence{StreamID: "t1", Producer: "prepare", Epoch: 1}, Calls: []agent.UsageEntry{{Epoch: 1, Model: "small"}},
@@ -79,8 +79,9 @@ func TestSpendingIsTheTurns(t *testing.T) {
 	require.Equal(t, "u1", got.Users[0].Name)
 }
 
-// backlog has finished turns, then for each of five tenants one running turn with three queued behind it, the oldest an hour ago, and for
-// three of them approvals: as many as the tenant's number, half of the running turn, and as many that cannot be decided any more.
+// backlog stores finished turns. For each of five tenants it stores a running turn with three queued turns behind it, the oldest from an
+// hour ago. For three of them it stores as many open approvals as the number of the tenant, half of them of the running turn, and as many
+// that can no longer be decided.
 func backlog(t testing.TB, finished int) *bench {
 	b := newBench(t, postgres.Config{})
 	b.exec(`CREATE INDEX IF NOT EXISTS turns_running ON turns (tenant) WHERE state = 'running'`)
@@ -115,23 +116,23 @@ func approvals(turn, tenant, decision, expires, at string, n int) string {
 		SELECT %s, gen_random_uuid()::text, %s, 'c', 1, 'pay', 'r', %s, %s, %s FROM generate_series(1, %d) AS n`, turn, tenant, at, decision, expires, n)
 }
 
-func TestStanding(t *testing.T) {
+func TestBacklog(t *testing.T) {
 	b := backlog(t, 300)
 	s, err := b.Backlog(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, map[string]int64{"t1": 1, "t2": 2, "t3": 2}, s.Approvals)
 	require.Equal(t, []int64{15, 2, 3, 3}, []int64{s.Queued, s.Running, s.Waiting, s.LongestQueue})
-	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2, "of those that can be decided")
+	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2, "only those that can be decided")
 	require.InDelta(t, time.Hour, s.OldestQueued, float64(time.Minute)/2)
 
 	s, err = b.Backlog(t.Context(), 1)
 	require.NoError(t, err)
-	require.Equal(t, map[string]int64{"t2": 2, "": 3}, s.Approvals, "the others together")
+	require.Equal(t, map[string]int64{"t2": 2, "": 3}, s.Approvals, "the other tenants together")
 	require.EqualValues(t, 3, s.Waiting)
 	require.InDelta(t, 3*time.Minute, s.OldestApproval, float64(time.Minute)/2)
 }
 
-func TestStandingOfNothing(t *testing.T) {
+func TestEmptyBacklog(t *testing.T) {
 	s, err := newBench(t, postgres.Config{}).Backlog(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, postgres.Backlog{Approvals: map[string]int64{}}, s)
@@ -152,14 +153,14 @@ func TestTenantsSpending(t *testing.T) {
 	}, all, "of this month, and of the tenant's own sums alone")
 	all, err = b.TenantsSpendingAt(t.Context(), time.Date(2026, 11, 22, 23, 59, 0, 0, time.FixedZone("west", -3600)))
 	require.NoError(t, err)
-	require.Zero(t, all[0].DayTokens, "the day is UTC's")
+	require.Zero(t, all[0].DayTokens, "the day is in UTC")
 	none, err := newBench(t, postgres.Config{}).TenantsSpending(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, none)
 }
 
-// What has ended does not make a scrape dearer.
-func TestStandingUsesIndexes(t *testing.T) {
+// Finished turns do not make the queries slower.
+func TestBacklogUsesIndexes(t *testing.T) {
 	t.Parallel()
 	b := backlog(t, 20_000)
 	plan := b.explain(postgres.CountLiveTurns)

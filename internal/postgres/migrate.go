@@ -25,15 +25,14 @@ const (
 // ErrSchemaNewer is returned if a newer release of Turnstone has migrated the database. This release must not write to it.
 var ErrSchemaNewer = errors.New("the database belongs to a newer release of Turnstone")
 
-// Migrate brings the schema of the pool's database up to date. Any number of processes may call it at once: one works under an advisory
-// lock, and the others find nothing left to do. Each migration is one transaction. Migrate returns [ErrSchemaNewer], and changes nothing,
-// if the database has migrations that this binary does not know. It creates the table of knowledge vectors if the extension pgvector is
-// available.
+// Migrate brings the schema of the pool's database up to date. Any number of processes may call it at the same time: an advisory lock makes
+// them work one after the other. Each migration is one transaction. If the database has migrations that this binary does not know, Migrate
+// changes nothing and returns [ErrSchemaNewer]. It creates the table of knowledge vectors if the extension pgvector is available.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
 
-	// Not from the pool: a migration, or the wait for another process to finish one, may take longer than the pool allows a statement.
+	// A connection of its own, because a migration, or the wait for one in another process, may take longer than the pool's timeouts.
 	cfg := pool.Config().ConnConfig.Copy()
 	cfg.RuntimeParams["statement_timeout"] = "0"
 	cfg.RuntimeParams["lock_timeout"] = "0"
@@ -57,13 +56,13 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 
 // SchemaVersion returns the version of the schema that [Migrate] leaves: the number of its migrations.
 func SchemaVersion() int {
-	files, _ := migrations.ReadDir("migrations") // the folder is in the program
+	files, _ := migrations.ReadDir("migrations") // the folder is embedded
 	return len(files)
 }
 
 // applyMigrations applies the migrations that the database does not have yet.
 func applyMigrations(ctx context.Context, conn *pgx.Conn) error {
-	known, err := fs.Sub(migrations, "migrations")
+	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("read migrations: %w", err)
 	}
@@ -71,7 +70,7 @@ func applyMigrations(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return mapError("migrate: version table", err)
 	}
-	if err := m.LoadMigrations(known); err != nil {
+	if err := m.LoadMigrations(files); err != nil {
 		return fmt.Errorf("load migrations: %w", err)
 	}
 	version, err := m.GetCurrentVersion(ctx)

@@ -21,19 +21,19 @@ import (
 // minMajor is the oldest supported release of PostgreSQL: the event log needs multiranges.
 const minMajor = 14
 
-// Bounds that the server enforces for every connection, in the form of its settings; a setting in the URL wins. Statements take
-// milliseconds; only a fault reaches a bound.
+// Timeouts that the server enforces for every connection, unless the URL sets others. Statements take milliseconds, so only a fault reaches
+// them.
 const (
 	statementTimeout = "30s"
 	lockTimeout      = "15s" // a session's row is locked for two round trips
-	idleInTxTimeout  = "15s" // a client that died between its two batches keeps its session locked for so long
+	idleInTxTimeout  = "15s" // how long a session stays locked if a client dies between the two batches of a transaction
 )
 
 const attemptTimeout = 5 * time.Second
 
-// Open connects to PostgreSQL, and retries until a usable server answers: release 14 or newer, a database in UTF-8. It fails after
-// [Config.ConnectTimeout] with [agent.CodeUnavailable]. If a retry cannot help, it fails at once with [agent.CodeInvalid]: the URL, the
-// credentials, the database name, the release or the encoding is wrong. Times that a query returns are in UTC.
+// Open connects to PostgreSQL. The server must have release 14 or newer, and the database the encoding UTF-8. While the server does not
+// answer, Open retries, and after [Config.ConnectTimeout] it fails with [agent.CodeUnavailable]. It fails at once with [agent.CodeInvalid] if
+// the URL, the credentials, the database name, the release or the encoding is wrong. Times that queries return are in UTC.
 func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 	c = c.withDefaults()
 	cfg, err := pgxpool.ParseConfig(c.URL)
@@ -53,10 +53,10 @@ func Open(ctx context.Context, c Config) (*pgxpool.Pool, error) {
 		"lock_timeout":                        lockTimeout,
 		"idle_in_transaction_session_timeout": idleInTxTimeout,
 		"default_transaction_isolation":       "read committed", // all statements rely on it
-		"random_page_cost":                    "1.1",            // for a solid-state disk: with the default, small tables are read without an index
-		"jit":                                 "off",            // to compile takes longer than any statement
+		"random_page_cost":                    "1.1",            // for solid-state disks; the default makes PostgreSQL scan small tables without an index
+		"jit":                                 "off",            // compiling takes longer than any statement
 	} {
-		if _, given := cfg.ConnConfig.RuntimeParams[name]; !given {
+		if _, isSet := cfg.ConnConfig.RuntimeParams[name]; !isSet {
 			cfg.ConnConfig.RuntimeParams[name] = value
 		}
 	}
@@ -100,7 +100,7 @@ func waitForServer(ctx context.Context, pool *pgxpool.Pool, c Config) error {
 	}
 }
 
-// isPermanent reports whether a retry cannot help: the server refuses the credentials or the database, or its release is too old.
+// isPermanent reports whether retrying cannot help, because the server refuses the credentials or the database, or cannot be used.
 func isPermanent(err error) bool {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
@@ -115,7 +115,7 @@ func isPermanent(err error) bool {
 
 var errUnusableServer = errors.New("this PostgreSQL cannot be used")
 
-// prepareConnection checks the server of a new connection, and makes times that it returns UTC.
+// prepareConnection checks the server of a new connection, and makes the connection return times in UTC.
 func prepareConnection(_ context.Context, conn *pgx.Conn) error {
 	conn.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},

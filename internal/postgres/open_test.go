@@ -35,7 +35,7 @@ func TestOpenBoundsItsConnections(t *testing.T) {
 	}
 }
 
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	dsn := postgrestest.NewEmpty(t)
 	tests := map[string]struct {
 		url  string
@@ -94,7 +94,7 @@ func TestMigrateManyAtOnce(t *testing.T) {
 	var c postgres.Config
 	pool := openEmpty(t, &c)
 	require.NoError(t, errors.Join(atOnce(workers, func(int) error { return postgres.Migrate(t.Context(), pool) })...))
-	require.NoError(t, postgres.Migrate(t.Context(), pool), "nothing left to do")
+	require.NoError(t, postgres.Migrate(t.Context(), pool), "the other processes have nothing left to do")
 	var tables int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_tables WHERE schemaname = 'public' AND tablename IN (
 		'sessions', 'turns', 'messages', 'turn_steps', 'tool_calls', 'usage_ledger', 'approvals', 'agent_results', 'streams',
@@ -113,7 +113,7 @@ func TestMigrateRefusesANewerDatabase(t *testing.T) {
 	require.ErrorContains(t, err, "99")
 }
 
-// The requirements name the columns and their types; other programs read them.
+// The requirements specify the columns and their types, because other programs read them.
 func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	columns := column[string](b, `SELECT column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END
@@ -128,11 +128,11 @@ func TestAgentResultsIsTheSeedsTable(t *testing.T) {
 		('idx_agent_results_job_id', 'idx_agent_results_run_id', 'idx_agent_results_created_at')`))
 }
 
-// killWhileBlocked runs work while lock is held by somebody else, kills the server's side of its connection once it waits for the
-// lock, and returns the error of work.
+// killWhileBlocked runs work while another connection holds lock, terminates the connection of work once it waits for the lock, and
+// returns the error of work.
 func (b *bench) killWhileBlocked(lock string, work func() error) error {
 	b.t.Helper()
-	defer b.blocked(lock)()
+	defer b.holdLock(lock)()
 	failed := async(work)
 	require.Eventually(b.t, func() bool {
 		var killed int
@@ -143,9 +143,9 @@ func (b *bench) killWhileBlocked(lock string, work func() error) error {
 	return <-failed
 }
 
-// blocked runs a statement whose locks it holds until the function that it returns is called, at the latest until the test ends.
-// Row locks only: a table lock would hold up others while they prepare their statements, before they are in a transaction.
-func (b *bench) blocked(lock string) (release func()) {
+// holdLock runs a statement in a transaction that is held open until release is called or the test ends. It may only take row locks,
+// because a table lock would block others while they prepare statements.
+func (b *bench) holdLock(lock string) (release func()) {
 	b.t.Helper()
 	holder, err := b.pool.Begin(b.t.Context())
 	require.NoError(b.t, err)
@@ -166,7 +166,7 @@ const (
 	lockStreamRow = `SELECT FROM streams WHERE stream_id = 't1' FOR UPDATE`
 )
 
-// awaitWaiting waits until as many connections wait for locks.
+// awaitWaiting waits until n connections are waiting for locks.
 func (b *bench) awaitWaiting(want int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -177,12 +177,12 @@ func (b *bench) awaitWaiting(want int) {
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// A producer cannot begin again between the moment its older epoch was found valid and the moment its step is stored.
+// A new epoch of a producer waits while a step of the older epoch is being stored.
 func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	step := modelStep("t1", 1, b.epoch("t1", "model/1"), agent.Text("said"))
-	release := b.blocked(lockLedgerRow)
+	release := b.holdLock(lockLedgerRow)
 	saved := async(func() error { return b.SaveModelStep(t.Context(), step) })
 	b.awaitWaiting(1)
 	begun := async(func() error {
@@ -195,13 +195,13 @@ func TestProducerWaitsForTheStepOfItsOlderEpoch(t *testing.T) {
 	require.NoError(t, <-begun)
 }
 
-// A turn cannot queue behind a holder that is about to release the session without seeing that the queue has changed.
+// A turn that is queued while the holder releases the session does not get lost.
 func TestBeginWaitsForFinish(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("said"))))
 	var answer agent.Begun
-	release := b.blocked(lockTurnRow)
+	release := b.holdLock(lockTurnRow)
 	finished := async(func() error {
 		_, err := b.Finish(t.Context(), finish("t1", "s"))
 		return err
@@ -219,13 +219,13 @@ func TestBeginWaitsForFinish(t *testing.T) {
 	require.EqualValues(t, 3, answer.Cursor)
 }
 
-// A turn that begins again while its session is deleted, by somebody or by retention, waits for that and begins as a new one.
+// A turn that begins again while its session is being deleted waits for that and begins as a new turn.
 func TestBeginWaitsForDeletedSession(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.finish(finish("t1", "s"))
 	var answer agent.Begun
-	release := b.blocked(lockTurnRow)
+	release := b.holdLock(lockTurnRow)
 	deleted := async(func() error {
 		_, err := b.DeleteSession(t.Context(), tenant, "s")
 		return err
@@ -259,7 +259,7 @@ func TestKilledConnectionLeavesNothingHalfStored(t *testing.T) {
 	requireCode(t, agent.CodeUnavailable, b.killWhileBlocked(lockLedgerRow, func() error {
 		return b.SaveModelStep(t.Context(), step)
 	}))
-	require.Zero(t, b.count("turn_steps")+b.count("usage_ledger"), "a step and its bill are one")
+	require.Zero(t, b.count("turn_steps")+b.count("usage_ledger"), "a step is stored together with its ledger rows")
 	require.NoError(t, b.SaveModelStep(t.Context(), step))
 
 	b.epoch("t1", "model/1") // so that the stream has a row to lock
@@ -281,7 +281,7 @@ func TestCancelledCallReleasesItsLocks(t *testing.T) {
 	b.epoch("t1", "model/1")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	release := b.blocked(lockStreamRow)
+	release := b.holdLock(lockStreamRow)
 	failed := async(func() error {
 		_, err := b.Finish(ctx, finish("t1", "s"))
 		return err
@@ -316,7 +316,7 @@ func TestStoreSurvivesARestart(t *testing.T) {
 	require.Equal(t, agent.BeginDuplicate, b.begin(turn("t1", "s")).Answer)
 }
 
-// countingConn counts round trips: how often the client speaks after it has listened.
+// countingConn counts round trips: writes after a read.
 type countingConn struct {
 	net.Conn
 	listened atomic.Bool
@@ -336,7 +336,7 @@ func (c *countingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// countTrips gives the store a connection of its own and returns what counts the round trips of a function on it.
+// countTrips makes the store use one connection, and returns a function that counts the round trips of another function.
 func (b *bench) countTrips() func(func()) int64 {
 	b.t.Helper()
 	var trips atomic.Int64

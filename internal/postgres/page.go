@@ -20,7 +20,7 @@ const (
 	maxTokenBytes = 16 << 10 // more than a page token ever has
 )
 
-// pageSize returns the number of entries of a page for the number that somebody asked for.
+// pageSize returns the size of a page for the limit in a request.
 func pageSize(limit int) int {
 	if limit <= 0 {
 		return defaultPage
@@ -34,8 +34,8 @@ func encodePageToken(place any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(text), err
 }
 
-// decodePageToken reads a token of [encodePageToken] into place, which stays as it is for "". isValid reports whether a page can have had
-// that place.
+// decodePageToken decodes a token of [encodePageToken] into place. An empty token leaves place unchanged. The error is [agent.CodeInvalid] if
+// the token is malformed or isValid returns false.
 func decodePageToken[T any](s string, place *T, isValid func(*T) bool) error {
 	if s == "" {
 		return nil
@@ -51,7 +51,7 @@ func decodePageToken[T any](s string, place *T, isValid func(*T) bool) error {
 	return nil
 }
 
-// cutPage cuts a list to the size of a page, and returns the token of the next page if the list is longer.
+// cutPage returns the first size elements of a list, and the token of the next page if the list is longer.
 func cutPage[T any](list []T, size int, placeOf func(*T) any) (page []T, next string, err error) {
 	if len(list) <= size {
 		return list, "", nil
@@ -60,9 +60,9 @@ func cutPage[T any](list []T, size int, placeOf func(*T) any) (page []T, next st
 	return list[:size], next, err
 }
 
-// boundedPage returns a query for one page of another query: at most $limit rows and $bytes bytes of documents, yet at least one row. The
-// other query has to be ordered and to return one row more than a page has; size is the number of bytes of one of its rows. The last column
-// of the page, found, counts the rows of the other query: if it is larger than the page, there are more pages.
+// boundedPage returns SQL that limits a query to one page: at most limit rows and bytes bytes of documents, but at least one row. limit and
+// bytes are placeholders; size is an expression for the bytes of a row. The query must be ordered and return one row more than a page has.
+// The last column of the page, found, is the number of rows of the query: if it exceeds those of the page, there is a next page.
 func boundedPage(columns, query, order, size, limit, bytes string) string {
 	return `
 SELECT ` + columns + `, found FROM (
@@ -72,14 +72,13 @@ SELECT ` + columns + `, found FROM (
 ) p WHERE n <= ` + limit + ` AND (n = 1 OR total <= ` + bytes + `) ORDER BY n`
 }
 
-// queryBoundedPage runs a query of [boundedPage] and returns the token of the next page, if there is one.
-//
-// The filters of such a query leave many rows or few. QueryExecModeCacheDescribe makes a plan for the values at hand.
+// queryBoundedPage runs a query of [boundedPage], and returns the page and the token of the next one. It uses QueryExecModeCacheDescribe to
+// get a plan for the actual arguments, because filters may match many rows or few.
 func queryBoundedPage[T any](
 	ctx context.Context, q querier, scan pgx.RowToFunc[T], placeOf func(*T) any, sql string, args ...any,
 ) (page []T, next string, err error) {
 	var found int
-	page, err = queryRows(ctx, q, func(row pgx.CollectableRow) (T, error) { return scan(withColumn{row, &found}) }, sql,
+	page, err = queryRows(ctx, q, func(row pgx.CollectableRow) (T, error) { return scan(countedRow{row, &found}) }, sql,
 		append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	if n := len(page); err == nil && n < found {
 		next, err = encodePageToken(placeOf(&page[n-1]))
@@ -87,25 +86,25 @@ func queryBoundedPage[T any](
 	return page, next, err
 }
 
-// withColumn is a row with one more column behind those that a scan function reads.
-type withColumn struct {
+// countedRow is a row whose last column is a count. A scan function scans only the columns before it.
+type countedRow struct {
 	pgx.CollectableRow
 
-	last any
+	count *int
 }
 
-func (r withColumn) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.last)...) }
+func (r countedRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append(dest, r.count)...) }
 
-// maxTokenTime is in the far future and still a valid timestamp: the year 11476.
+// maxTokenTime is the latest time in a page token, in the year 11476. It is still a valid timestamp of PostgreSQL.
 const maxTokenTime = 300_000_000_000_000_000
 
-// timePlace is the place of an entry in a list that begins with the newest one.
+// timePlace is the place of an entry in a list whose newest entry comes first.
 type timePlace struct {
 	At int64  `json:"s"` // microseconds since 1970
 	ID string `json:"r"`
 }
 
-// decodeTimePlace returns the place of a token. The place of "" is before the newest entry.
+// decodeTimePlace returns the place in a token. For "" it returns a place before the newest entry.
 func decodeTimePlace(token string) (at time.Time, id string, err error) {
 	place := timePlace{At: maxTokenTime}
 	err = decodePageToken(token, &place, func(p *timePlace) bool {

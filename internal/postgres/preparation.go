@@ -20,7 +20,7 @@ const readPrepared = `
 SELECT s.producer, s.epoch, s.body, (` + ledgerRows + `0)
 FROM prepared s WHERE s.turn_id = $1`
 
-// SavePrepared stores the result of a turn's preparation, with its ledger rows as step 0, under the rules of [StepStore.SaveModelStep].
+// SavePrepared stores the result of a turn's preparation, under the rules of [StepStore.SaveModelStep]. Its ledger rows have step 0.
 func (s *StepStore) SavePrepared(ctx context.Context, p agent.Prepared) error {
 	const op = "save preparation"
 	body, err := encode(p)
@@ -67,8 +67,8 @@ INSERT INTO turn_tools (turn_id, body) SELECT turn_id, $2::json FROM turns WHERE
 const readTurnTools = `
 SELECT body FROM turn_tools WHERE turn_id = $1`
 
-// SaveTurnTools stores the tools that a turn's dynamic toolkits had when it began, unless some are stored, and returns what is stored. An
-// unknown turn is [agent.CodeNotFound], more than 16 MiB are [agent.CodeOverflow]. One round trip.
+// SaveTurnTools stores the tools that a turn's dynamic toolkits have when it begins, unless some are stored, and returns what is stored. The error is
+// [agent.CodeNotFound] if there is no such turn, and [agent.CodeOverflow] for more than 16 MiB.
 func (s *StepStore) SaveTurnTools(ctx context.Context, id agent.TurnID, t agent.TurnTools) (agent.TurnTools, error) {
 	const op = "save tools of turn"
 	body, err := encode(t)

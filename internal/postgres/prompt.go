@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Positions are contiguous, so a bound on positions bounds the number of messages.
+// readPrompt bounds the number of messages by their positions, which are contiguous.
 const readPrompt = `
 SELECT position, role, blocks, size, turn_id = $3 FROM (
 	SELECT *, sum(size) OVER (ORDER BY position DESC ROWS UNBOUNDED PRECEDING) AS total
@@ -16,7 +16,7 @@ SELECT position, role, blocks, size, turn_id = $3 FROM (
 	WHERE tenant = $1 AND session_id = $2 AND position <= $4 AND position > $4::bigint - $6 AND (NOT $5 OR turn_id = $3)
 ) m WHERE total <= $7 OR turn_id = $3 ORDER BY position`
 
-// The steps before a step ($3), and the model's reply of that step.
+// readStepsUpTo reads the steps before a step ($3), and the reply of that step.
 const readStepsUpTo = stepOutline + `
 WHERE s.turn_id = $1` + ofTenant + ` AND s.step <= $3 AND (s.step < $3 OR s.call_id = '') ORDER BY s.step, s.call_id`
 
@@ -24,17 +24,17 @@ WHERE s.turn_id = $1` + ofTenant + ` AND s.step <= $3 AND (s.step < $3 OR s.call
 type promptMessage struct {
 	agent.Message
 	position int64
-	size     int  // bytes of its blocks as JSON
-	isInput  bool // of the turn that asks
+	size     int  // the size of its blocks as JSON
+	isInput  bool // whether it is part of the turn's own input
 }
 
 // Prompt returns the messages of a model call: the session's transcript up to the cursor, or with [agent.HistoryFresh] only the turn's own
-// input; then the turn's steps before q.Step, each tool message directly behind the message that asked, and feedback behind both. stored is
-// the reply of q.Step if there is one. It is one round trip or none: a process reads the transcript of a turn, which does not change while
-// the turn runs, only once, and steps only if another process may have stored some.
+// input, and then the turn's steps before q.Step. Each reply is followed by the results of its calls, and then by the feedback. stored is the
+// reply of q.Step, if there is one. Prompt takes at most one round trip: a process reads the transcript of a turn only once, because it does
+// not change while the turn runs, and it reads steps only if another process may have stored some.
 //
-// If there is more than [Config.PromptMessages] and [Config.PromptBytes], the oldest messages are left out, in whole exchanges: the rest of
-// the transcript starts with a user message. The turn's own input with q.Aside, and the newest of its steps, are always there.
+// If the messages exceed [Config.PromptMessages] or [Config.PromptBytes], the oldest are left out, and the transcript then begins with a user
+// message. The turn's own input, with q.Aside, and the newest of its steps are never left out.
 func (s *StepStore) Prompt(ctx context.Context, q agent.PromptQuery) (messages []agent.Message, stored *agent.ModelStep, err error) {
 	const op = "load prompt"
 	var b pgx.Batch
@@ -80,16 +80,16 @@ func addAside(past []promptMessage, text string) {
 	if text == "" {
 		return
 	}
-	for i, found := len(past)-1, false; i >= 0 && past[i].isInput && !found; i-- {
-		m := &past[i]
-		if found = m.Role == agent.RoleUser; found {
+	for i := len(past) - 1; i >= 0 && past[i].isInput; i-- {
+		if m := &past[i]; m.Role == agent.RoleUser {
 			m.Blocks = append(m.Blocks, agent.Text(text))
 			m.size += len(text)
+			return
 		}
 	}
 }
 
-// exchange is a model's reply with the results of its calls and the feedback. A prompt has all of it or nothing.
+// exchange is a model's reply with the results of its calls and the feedback. A prompt has all of these messages or none.
 type exchange struct {
 	messages []agent.Message
 	size     int
@@ -108,30 +108,30 @@ func exchanges(models []agent.ModelStep, tools []agent.ToolStep, steps []step) [
 	return all
 }
 
-// budget is the rest of a prompt's bounds.
+// budget is how many messages and bytes a prompt has room for.
 type budget struct{ messages, bytes int }
 
-// take subtracts from the budget, and reports whether it was enough.
+// take subtracts from the budget, and reports whether there was enough room.
 func (b *budget) take(messages, bytes int) bool {
 	b.messages -= messages
 	b.bytes -= bytes
 	return b.messages >= 0 && b.bytes >= 0
 }
 
-// fitPrompt returns the messages that fit into the budget, chosen from the newest to the oldest. past ends with the turn's own input; isCut
-// says that its beginning is missing already.
-func fitPrompt(past []promptMessage, isCut bool, steps []exchange, left budget) []agent.Message {
-	input := len(past)
+// fitPrompt returns the newest messages that fit into the room, in their order. past ends with the turn's own input; isCut says that past does
+// not begin with the beginning of the transcript.
+func fitPrompt(past []promptMessage, isCut bool, steps []exchange, room budget) []agent.Message {
+	input := len(past) // where the turn's own input begins
 	for input > 0 && past[input-1].isInput {
 		input--
-		left.take(1, past[input].size)
+		room.take(1, past[input].size)
 	}
 	firstStep := len(steps)
-	for firstStep > 0 && (left.take(len(steps[firstStep-1].messages), steps[firstStep-1].size) || firstStep == len(steps)) {
+	for firstStep > 0 && (room.take(len(steps[firstStep-1].messages), steps[firstStep-1].size) || firstStep == len(steps)) {
 		firstStep--
 	}
 	start := input
-	for start > 0 && left.take(1, past[start-1].size) {
+	for start > 0 && room.take(1, past[start-1].size) {
 		start--
 	}
 	if isCut || start > 0 {

@@ -66,18 +66,18 @@ func TestPrompt(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, foreign)
 
-	// Others may wait: what they say is not seen.
+	// The messages of waiting turns are not in the prompt.
 	b.begin(turn("t3", "s"))
 	require.Equal(t, join(past, own), b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1}))
 
-	// Nor is what was said after the cursor, when a turn that was passed over asks late.
+	// Nor are messages after the cursor, if a turn that was passed over makes a late call.
 	b.finish(finish("t2", "s"))
 	b.ready("t3", "s")
 	late := b.prompt(agent.PromptQuery{TurnID: "t2", Cursor: cursor, Step: 1})
 	require.Equal(t, join(past, own), late)
 }
 
-// TestEditedCallIsShownAsItRan: the model, in its own turn and in later ones, sees the call of which it sees the result.
+// TestEditedCallIsShownAsItRan: in its own turn and in later ones, the model sees an edited call with the arguments that it ran with.
 func TestEditedCallIsShownAsItRan(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	cursor := b.ready("t1", "s").Cursor
@@ -177,8 +177,8 @@ func TestPromptOfLongSessionReadsOnlyItsWindow(t *testing.T) {
 	requireCode(t, agent.CodeNotFound, err)
 }
 
-// TestTranscriptIsReadOnce: a process reads what came before a turn once, and what the turn adds every time, because another process may
-// have added it.
+// TestTranscriptIsReadOnce: a process reads the transcript before a turn once, and the steps of the turn each time, because another
+// process may have stored some.
 func TestTranscriptIsReadOnce(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	other := &bench{Store: postgres.NewStore(b.pool, postgres.Config{}), t: t, pool: b.pool}
@@ -198,10 +198,10 @@ func TestTranscriptIsReadOnce(t *testing.T) {
 
 	b.finish(finish("t1", "s"))
 	q.Step = 1
-	require.Equal(t, []string{"user: changed"}, b.prompt(q), "it is dropped when the turn ends")
+	require.Equal(t, []string{"user: changed"}, b.prompt(q), "the cache drops the turn when it ends")
 }
 
-// TestFirstTurnOfSessionReadsNothing: the process that recorded it has its input, and knows that it has no steps.
+// TestFirstTurnOfSessionReadsNothing: the process that recorded the first turn of a session has its input cached, and knows that it has no steps.
 func TestFirstTurnOfSessionReadsNothing(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	q := agent.PromptQuery{TurnID: "t1", Cursor: b.ready("t1", "s").Cursor, History: agent.HistoryLoad, Step: 1, Aside: "(data)"}
@@ -230,14 +230,14 @@ func TestPromptAside(t *testing.T) {
 	require.Contains(t, b.prompt(q), "user: second")
 	require.NotContains(t, strings.Join(b.transcript("s"), "\n"), "data", "it is not stored")
 
-	// It counts: what it takes, the past has not.
+	// It counts against the bound of the prompt.
 	small := &bench{Store: postgres.NewStore(b.pool, postgres.Config{PromptBytes: 600}), t: t, pool: b.pool}
 	q.History, q.Step = agent.HistoryLoad, 1
 	require.Equal(t, []string{"user: question t1", "user: first", "user: second"}, small.prompt(q))
 	q.Aside = strings.Repeat("x", 500)
 	require.Equal(t, []string{"user: first", "user: second " + q.Aside}, small.prompt(q))
 
-	// A turn that begins with the results of its caller's tools: behind what the user said last.
+	// In a turn that begins with the results of client-side tools, it comes after the last user message.
 	r = turn("t3", "other")
 	r.Input = []agent.Message{
 		agent.UserText("look"),

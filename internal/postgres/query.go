@@ -22,18 +22,18 @@ func queryRows[T any](ctx context.Context, q querier, scan pgx.RowToFunc[T], sql
 	return pgx.CollectRows(rows, scan)
 }
 
-// queryRow returns the only row of a query. If there is no row, the error is missing, or [pgx.ErrNoRows] if missing is nil.
+// queryRow returns the only row of a query. If there is none, the error is missing, or [pgx.ErrNoRows] if missing is nil.
 func queryRow[T any](ctx context.Context, q querier, missing error, scan pgx.RowToFunc[T], sql string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
-		var none T
-		return none, err
+		var zero T
+		return zero, err
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, scan)
 	return row, ifNoRows(err, cmp.Or(missing, err))
 }
 
-// queueRows queues a query whose rows become *into.
+// queueRows queues a query and stores its rows in *into.
 func queueRows[T any](b *pgx.Batch, into *[]T, scan pgx.RowToFunc[T], sql string, args ...any) {
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
 		*into, err = pgx.CollectRows(rows, scan)
@@ -41,7 +41,7 @@ func queueRows[T any](b *pgx.Batch, into *[]T, scan pgx.RowToFunc[T], sql string
 	})
 }
 
-// queueRow queues a query whose only row becomes *into. The errors are those of [queryRow].
+// queueRow queues a query and stores its only row in *into. The errors are those of [queryRow].
 func queueRow[T any](b *pgx.Batch, into *T, missing error, scan pgx.RowToFunc[T], sql string, args ...any) {
 	b.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
 		*into, err = pgx.CollectExactlyOneRow(rows, scan)
@@ -49,7 +49,7 @@ func queueRow[T any](b *pgx.Batch, into *T, missing error, scan pgx.RowToFunc[T]
 	})
 }
 
-// queueExists queues a query without columns. The error is missing if it finds no row.
+// queueExists queues a query without columns. If the query finds no row, the error is missing.
 func queueExists(b *pgx.Batch, missing error, sql string, args ...any) {
 	b.Queue(sql, args...).QueryRow(scanOr(missing))
 }
@@ -59,30 +59,30 @@ func scanInto(into ...any) func(pgx.Row) error {
 	return func(row pgx.Row) error { return row.Scan(into...) }
 }
 
-// scanOr is [scanInto] with another error if the query finds no row.
+// scanOr is [scanInto], except that the error is missing if the query finds no row.
 func scanOr(missing error, into ...any) func(pgx.Row) error {
 	return func(row pgx.Row) error { return ifNoRows(row.Scan(into...), missing) }
 }
 
-// scanOptional is [scanInto] for a query that may find no row. Then it changes nothing.
+// scanOptional is [scanInto], except that it changes nothing if the query finds no row.
 func scanOptional(into ...any) func(pgx.Row) error { return scanOr(nil, into...) }
 
-// scanFound is [scanOptional] that also sets whether the query found a row.
+// scanFound is [scanOptional] that also sets *found to whether the query finds a row.
 func scanFound(found *bool, into ...any) func(pgx.Row) error {
 	return func(row pgx.Row) error {
 		err := row.Scan(into...)
 		*found = err == nil
-		return optional(err)
+		return ignoreNoRows(err)
 	}
 }
 
-// ifNoRows returns instead if err says that a query found no row, else err.
-func ifNoRows(err, instead error) error {
+// ifNoRows returns missing if err is [pgx.ErrNoRows], and err otherwise.
+func ifNoRows(err, missing error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return instead
+		return missing
 	}
 	return err
 }
 
-// optional returns nil if err says that a query found no row, else err.
-func optional(err error) error { return ifNoRows(err, nil) }
+// ignoreNoRows returns nil if err is [pgx.ErrNoRows], and err otherwise.
+func ignoreNoRows(err error) error { return ifNoRows(err, nil) }

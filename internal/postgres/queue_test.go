@@ -66,7 +66,7 @@ func TestBeginBehindAndBusy(t *testing.T) {
 	interrupting := turn("t3", "s")
 	interrupting.OnBusy = agent.OnBusyInterrupt
 	require.Equal(t, 2, b.begin(interrupting).Position)
-	require.Equal(t, 1, b.begin(turn("t2", "s")).Position, "asking again keeps the place")
+	require.Equal(t, 1, b.begin(turn("t2", "s")).Position, "another Begin keeps the place")
 
 	rejecting := turn("t4", "s")
 	rejecting.OnBusy = agent.OnBusyReject
@@ -145,7 +145,7 @@ func TestQueueOfFiftyAtOnce(t *testing.T) {
 	var want []string
 	for i, id := range order {
 		again := b.ready(id, "s")
-		require.EqualValues(t, 2*i+1, again.Cursor, "the cursor lies behind the turn before")
+		require.EqualValues(t, 2*i+1, again.Cursor, "the cursor is after the turn before")
 		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 1, 1, agent.Text("answer "+id))))
 		done := b.finish(finish(id, "s"))
 		if i+1 < turns {
@@ -187,7 +187,7 @@ func TestHandedOverTurnIsRunningUntilItBegins(t *testing.T) {
 	require.Equal(t, 2, late.Position)
 
 	require.EqualValues(t, 2, b.ready("t2", "s").Cursor)
-	require.Empty(t, b.finish(finish("t1", "s")).Next, "it has begun: nothing to say")
+	require.Empty(t, b.finish(finish("t1", "s")).Next, "it has begun and is not returned again")
 }
 
 func TestCancelledWhileWaiting(t *testing.T) {
@@ -204,15 +204,15 @@ func TestCancelledWhileWaiting(t *testing.T) {
 	require.Equal(t, agent.BeginDuplicate, b.begin(turn("t2", "s")).Answer)
 	require.EqualValues(t, "t3", b.finish(finish("t1", "s")).Next)
 
-	// t3 holds the session but is cancelled before it hears of it.
+	// t3 holds the session but is cancelled before it begins again.
 	cancelled = finish("t3", "s")
 	cancelled.Output.Status, cancelled.Events = agent.TurnCancelled, nil
 	require.EqualValues(t, "t4", b.finish(cancelled).Next)
 	b.ready("t4", "s")
-	require.Equal(t, []string{"user: question t1", "user: question t4"}, b.transcript("s"), "what never ran is not in the transcript")
+	require.Equal(t, []string{"user: question t1", "user: question t4"}, b.transcript("s"), "a turn that never ran is not in the transcript")
 }
 
-// TestBeginClaimsTheStream begins turns whose streams become a process's in the same transaction.
+// TestBeginClaimsTheStream begins turns whose streams become a process's own in the same transaction.
 func TestBeginClaimsTheStream(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	claimed := func(id, session string) agent.Begun {
@@ -223,12 +223,12 @@ func TestBeginClaimsTheStream(t *testing.T) {
 	require.True(t, claimed("t1", "s").Claimed)
 	require.Equal(t, 1, b.count(`streams WHERE stream_id = 't1' AND owner = 'me' AND generation = 1 AND reserved = 7`))
 	require.False(t, claimed("t1", "s").Claimed, "once")
-	require.False(t, claimed("t2", "s").Claimed, "it waits, and nobody knows who will drive it")
-	require.False(t, b.begin(turn("t3", "free")).Claimed, "nobody asked for it")
+	require.False(t, claimed("t2", "s").Claimed, "a waiting turn claims no stream")
+	require.False(t, b.begin(turn("t3", "free")).Claimed, "no claim was requested")
 	require.Equal(t, 1, b.count("streams"))
 }
 
-// queueModel is what one session should be: the simplest program that keeps the promises of Begin and Finish.
+// queueModel is a simple model of Begin and Finish for one session.
 type queueModel struct {
 	holder     string // "" when the session is free
 	begun      bool   // the holder has its input in the transcript
@@ -261,7 +261,7 @@ func (m *queueModel) begin(id string, onBusy agent.OnBusy, limit int) (answer ag
 	return agent.BeginBehind, len(m.queue), 0
 }
 
-// finish returns the turn that Finish should name.
+// finish returns the turn that Finish has to return as the next one.
 func (m *queueModel) finish(id string) (next string) {
 	at := slices.Index(m.queue, id)
 	switch {
@@ -288,7 +288,7 @@ func (m *queueModel) finish(id string) (next string) {
 	return m.holder
 }
 
-// step reports whether a step of the turn should be accepted.
+// step reports whether a step of the turn has to be accepted.
 func (m *queueModel) step(id string) bool {
 	if m.done[id] || m.holder != id && !slices.Contains(m.queue, id) {
 		return false
@@ -337,7 +337,7 @@ func TestQueueFollowsItsModel(t *testing.T) {
 	})
 }
 
-// direct is a turn that a process drives, and that it promises to be heard of after d.
+// direct returns the record of a direct turn whose lease expires after d.
 func direct(id string, d time.Duration) agent.TurnRecord {
 	r := turn(id, "s")
 	r.WorkflowID, r.Mode, r.LeaseUntil = "", agent.ModeDirect, time.Now().Add(d).UTC().Truncate(time.Microsecond)
@@ -368,14 +368,14 @@ func TestDirectTurnsHaveALease(t *testing.T) {
 	waiting := b.begin(turn("t2", "s"))
 	require.Equal(t, agent.ModeDirect, waiting.HolderMode)
 	require.Equal(t, first.LeaseUntil, waiting.HolderLease)
-	require.Zero(t, b.lease("t2"), "a durable turn has none")
+	require.Zero(t, b.lease("t2"), "a durable turn has no lease")
 
 	until := first.LeaseUntil.Add(time.Minute)
 	require.True(t, b.renew("t1", until))
 	require.Equal(t, until, b.begin(turn("t2", "s")).HolderLease)
 	require.True(t, b.renew("t1", first.LeaseUntil))
 	require.Equal(t, agent.BeginReady, b.begin(first).Answer)
-	require.Equal(t, until, b.lease("t1"), "a lease never moves back")
+	require.Equal(t, until, b.lease("t1"), "a lease never gets shorter")
 
 	b.finish(finish("t1", "s"))
 	require.False(t, b.renew("t1", until))
@@ -386,7 +386,7 @@ func TestDirectTurnsHaveALease(t *testing.T) {
 	require.False(t, b.renew("t9", until))
 }
 
-// A direct turn that waits renews by asking again; when it is handed the session it has the lease of the last time it asked.
+// A waiting direct turn renews its lease by beginning again, and keeps that lease when it gets the session.
 func TestLeaseOfAWaitingTurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -396,7 +396,7 @@ func TestLeaseOfAWaitingTurn(t *testing.T) {
 	waiting.LeaseUntil = waiting.LeaseUntil.Add(time.Minute)
 	begun := b.begin(waiting)
 	require.Equal(t, agent.BeginBehind, begun.Answer)
-	require.Equal(t, 1, begun.Position, "the place is kept")
+	require.Equal(t, 1, begun.Position, "the turn keeps its place")
 	require.Equal(t, waiting.LeaseUntil, b.lease("t2"))
 
 	require.EqualValues(t, "t2", b.finish(finish("t1", "s")).Next)
@@ -422,7 +422,7 @@ func TestHandOver(t *testing.T) {
 	require.Equal(t, "turn/t1", state.Record.WorkflowID)
 	require.Zero(t, state.Lease)
 
-	// The process that handed it over, or thinks that it has not, is told to stop.
+	// The process that handed it over cannot renew or begin it any more.
 	require.False(t, b.renew("t1", r.LeaseUntil))
 	_, err = b.Begin(t.Context(), r)
 	requireCode(t, agent.CodeConflict, err)
@@ -448,7 +448,7 @@ func TestHandOverOfAWaitingTurn(t *testing.T) {
 	require.Equal(t, agent.BeginReady, b.begin(turn("t2", "s")).Answer)
 }
 
-// A workflow that begins a direct turn takes it over: two must not drive it.
+// A workflow that begins a direct turn takes it over, so that only one of them runs it.
 func TestWorkflowTakesADirectTurnOver(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	r := direct("t1", time.Minute)

@@ -14,15 +14,15 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of a session's references.
+// Bounds of references.
 const (
 	maxReferences     = 10_000 // of a session
-	maxAdded          = 1_000  // at once
+	maxAdded          = 1_000  // in one call
 	maxAliases        = 64
 	maxReferenceBytes = 256 << 10 // of an item
 )
 
-// The row is locked, so that numbers have no gaps.
+// lockReferences locks the session's row, so that numbers have no gaps.
 const lockReferences = `
 INSERT INTO reference_lists (tenant, session_id, numbers) VALUES ($1, $2, 0)
 ON CONFLICT (tenant, session_id) DO UPDATE SET numbers = reference_lists.numbers
@@ -31,7 +31,7 @@ RETURNING numbers, clock_timestamp()`
 const referenceColumns = `
 SELECT number, key, aliases, source, item, added_at FROM session_references WHERE tenant = $1 AND session_id = $2 `
 
-// Those that have one of the names $3.
+// readNamed reads the references that have one of the names $3.
 const readNamed = referenceColumns + `AND number = ANY (ARRAY(
 	SELECT number FROM reference_names WHERE tenant = $1 AND session_id = $2 AND name = ANY ($3)))`
 
@@ -46,17 +46,16 @@ const writeNames = `
 INSERT INTO reference_names (tenant, session_id, name, number)
 SELECT $1, $2, n.name, n.number FROM unnest($3::text[], $4::integer[]) AS n (name, number)`
 
-// References lists the sources that a session has found, by number.
+// References lists the sources of a session by number.
 func (s *SessionStore) References(ctx context.Context, tenant string, id agent.SessionID) ([]agent.Reference, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.Reference], referenceColumns+`ORDER BY number LIMIT $3`, tenant, id, maxReferences)
 	return found, mapError("list references", err)
 }
 
-// AddReferences stores new sources with the next numbers, and returns all of refs in their order as they are stored. Two sources are the
-// same if they share a key or an alias; if a name fits two stored sources, the one with the lower number counts, and both stay. A stored
-// source gets the aliases that no other source has, and the members that its item lacks. If a source cannot be stored, the error is
-// [agent.CodeInvalid] with its field, and for more than 10,000 sources [agent.CodeOverflow]; then nothing is stored. One transaction of two
-// round trips.
+// AddReferences stores new sources with the next numbers, and returns the stored form of each element of refs. Two sources are the same if they share a key
+// or an alias. If an element matches several stored sources, it is the one with the lowest number. A stored source gets the aliases that no other source
+// has, and the members that its item lacks. If a source cannot be stored, the error is [agent.CodeInvalid] with its field; for more than 10,000 sources it
+// is [agent.CodeOverflow]. After an error nothing is stored.
 func (s *SessionStore) AddReferences(ctx context.Context, tenant string, id agent.SessionID, refs []agent.Reference) ([]agent.Reference, error) {
 	const op = "add references"
 	if len(refs) == 0 {
@@ -105,16 +104,16 @@ func (s *SessionStore) AddReferences(ctx context.Context, tenant string, id agen
 	return all, nil
 }
 
-// referenceList is the part of a session's references that a call of AddReferences needs.
+// referenceList holds the references that a call of AddReferences reads and writes.
 type referenceList struct {
-	last     int // the highest number
+	last     int // the highest number of the session
 	now      time.Time
-	byName   map[string]int // keys and aliases
+	byName   map[string]int // the numbers of keys and aliases
 	byNumber map[int]*agent.Reference
 
-	changed map[int]bool // numbers that are to be written
-	names   []string     // to be written, with their numbers
-	numbers []int
+	changed map[int]bool // the numbers of the references to write
+	names   []string     // the new names to write
+	numbers []int        // the numbers of these names
 }
 
 func (l *referenceList) addStored(r *agent.Reference) {
@@ -143,13 +142,13 @@ func (l *referenceList) add(r *agent.Reference) (int, error) {
 	} else if err := l.mergeMissing(number, r.Item); err != nil {
 		return 0, err
 	}
-	kept := l.byNumber[number]
+	stored := l.byNumber[number]
 	for _, name := range names {
-		if l.byName[name] > 0 || name != kept.Key && len(kept.Aliases) >= maxAliases {
+		if l.byName[name] > 0 || name != stored.Key && len(stored.Aliases) >= maxAliases {
 			continue
 		}
-		if name != kept.Key {
-			kept.Aliases = append(kept.Aliases, name)
+		if name != stored.Key {
+			stored.Aliases = append(stored.Aliases, name)
 		}
 		l.byName[name] = number
 		l.names, l.numbers, l.changed[number] = append(l.names, name), append(l.numbers, number), true
@@ -157,31 +156,31 @@ func (l *referenceList) add(r *agent.Reference) (int, error) {
 	return number, nil
 }
 
-// mergeMissing adds the members that an item lacks.
-func (l *referenceList) mergeMissing(number int, with json.RawMessage) error {
+// mergeMissing copies the members of newItem that the stored item of a reference lacks.
+func (l *referenceList) mergeMissing(number int, newItem json.RawMessage) error {
 	var (
-		kept         = l.byNumber[number]
-		item, others map[string]json.RawMessage
+		stored        = l.byNumber[number]
+		item, missing map[string]json.RawMessage
 	)
-	if err := json.Unmarshal(kept.Item, &item); err != nil {
+	if err := json.Unmarshal(stored.Item, &item); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(with, &others); err != nil {
+	if err := json.Unmarshal(newItem, &missing); err != nil {
 		return err
 	}
-	maps.DeleteFunc(others, func(name string, _ json.RawMessage) bool {
+	maps.DeleteFunc(missing, func(name string, _ json.RawMessage) bool {
 		_, has := item[name]
 		return has
 	})
-	if len(others) == 0 {
+	if len(missing) == 0 {
 		return nil
 	}
-	maps.Copy(item, others)
+	maps.Copy(item, missing)
 	merged, err := encode(item)
-	if err != nil || len(merged) > maxReferenceBytes {
-		return err // the stored item is enough
+	if err != nil || len(merged) > maxReferenceBytes { // keep the stored item if the merged one is too large
+		return err
 	}
-	kept.Item, l.changed[number] = merged, true
+	stored.Item, l.changed[number] = merged, true
 	return nil
 }
 

@@ -70,7 +70,7 @@ func TestResultMetadata(t *testing.T) {
 	require.Equal(t, m, everywhere)
 }
 
-// The row of a job whose work failed says so; the turn stays completed, also when its result has expired.
+// The row of a failed job says so, although its turn is completed, even after the result has expired.
 func TestRowOfFailedWork(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
@@ -91,7 +91,7 @@ func TestRowOfFailedWork(t *testing.T) {
 	require.Equal(t, agent.TurnCompleted, left.Output.Status)
 }
 
-// What a model asks for is bounded in the row, and never keeps its turn from ending.
+// The list of calls in the row is bounded, and no call prevents the turn from ending.
 func TestResultMetadataIsBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -122,7 +122,7 @@ func TestResultMetadataIsBounded(t *testing.T) {
 	require.JSONEq(t, `{"omitted_bytes":17410}`, string(calls[0].Args))
 	require.Len(t, []rune(calls[2].Tool), 256)
 	require.Greater(t, len(calls[50].Args), 10<<10)
-	require.JSONEq(t, `{"omitted_bytes":10242}`, string(calls[152].Args), "a mebibyte in all")
+	require.JSONEq(t, `{"omitted_bytes":10242}`, string(calls[152].Args), "at most 1 MiB in total")
 	require.JSONEq(t, `{"omitted_bytes":7}`, string(calls[999].Args))
 	require.Equal(t, 103, calls[1000].Omitted)
 	require.Equal(t, 1103, b.count("tool_calls"))
@@ -150,9 +150,9 @@ func TestResultOfAJob(t *testing.T) {
 	}
 	job := newID()
 	done(tenant, "t1", job)
-	done("other", "t2", job) // job ids come from outside
+	done("other", "t2", job) // callers choose job ids
 	done(tenant, "t3", "nightly run #7")
-	done(tenant, "t4", "t1") // one named like another turn
+	done(tenant, "t4", "t1") // a job with the id of another turn
 	done(tenant, "t5", job)
 	done(tenant, "t6", job)
 	require.Equal(t, "t6", of(tenant, job), "the newest attempt")
@@ -160,10 +160,10 @@ func TestResultOfAJob(t *testing.T) {
 	require.Equal(t, "t2", of("other", job))
 	require.Equal(t, "t3", of(tenant, "nightly run #7"))
 	require.Empty(t, of("other", "nightly run #7"))
-	require.Equal(t, "t1", of(tenant, "t1"), "turns come first")
-	require.Empty(t, of(tenant, "artifact://"+job), "a job is no artifact")
+	require.Equal(t, "t1", of(tenant, "t1"), "a turn is found before a job")
+	require.Empty(t, of(tenant, "artifact://"+job), "a job id is not an artifact")
 	require.Equal(t, "t3", of("*", "nightly run #7"))
-	require.Equal(t, job, b.metadata("t6").JobID, "as it was given, also where the table has another")
+	require.Equal(t, job, b.metadata("t6").JobID, "as the caller gave it, even if the table has another one")
 
 	plain := newID()
 	done(tenant, plain, "")

@@ -15,12 +15,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ResultStore keeps the results of turns, and the cache of results of calls.
+// ResultStore stores the results of turns, and the cache of tool results.
 type ResultStore struct{ *database }
 
 const artifactScheme = "artifact://"
 
-// ResultRow is a stored result. Its content is its rows, or its document if it has no rows. The content is Data or, if it is too large, in
+// ResultRow is a stored result. Its content is its rows or, if it has none, the document with the answer. The content is in Data or, if it is too large, in
 // the blob store: see [ResultRow.ContentRef].
 type ResultRow struct {
 	ResultID        string
@@ -30,20 +30,20 @@ type ResultRow struct {
 	NodeID          string
 	TurnID          agent.TurnID
 	SessionID       agent.SessionID
-	Answer          json.RawMessage // {output, structured, blocks, data_ref}; nil: the content is the whole document
-	Data            json.RawMessage // the content; nil when CASID or S3Ref is set, and when there is none
-	CASID           string          // sha256:…
+	Answer          json.RawMessage // {output, structured, blocks, data_ref}; nil if the content is the whole document
+	Data            json.RawMessage // the content; nil if it is in the blob store or there is none
+	CASID           string          // sha256:… of content in the blob store
 	S3Ref           string          // s3://… of the same content
 	TokensUsed      int64
-	CacheHit        bool // of the provider's prompt cache
+	CacheHit        bool // whether the provider's prompt cache was used
 	ExecutionTimeMS int64
 	CreatedAt       time.Time // when the turn was recorded
 	CompletedAt     time.Time
 	Output          agent.AgentStepOutput
-	Expired         bool // only how the turn ended is left
+	Expired         bool // whether retention has removed the content
 }
 
-// ContentRef returns the reference of the content in the blob store, cas:// or else s3://; "" if the content is in the row or there is
+// ContentRef returns the cas:// reference of content in the blob store, or else its s3:// address. It returns "" if the content is in the row or there is
 // none.
 func (r *ResultRow) ContentRef() string {
 	switch {
@@ -56,7 +56,7 @@ func (r *ResultRow) ContentRef() string {
 	}
 }
 
-// Document returns {output, structured, blocks, data_ref, data} as far as the row holds it; nil if all of it is in the blob store.
+// Document returns the parts of {output, structured, blocks, data_ref, data} that are in the row, or nil if all of them are in the blob store.
 func (r *ResultRow) Document() json.RawMessage {
 	switch {
 	case len(r.Answer) == 0:
@@ -67,16 +67,16 @@ func (r *ResultRow) Document() json.RawMessage {
 	return slices.Concat(bytes.TrimSuffix(bytes.TrimSpace(r.Answer), []byte("}")), []byte(`,"data":`), r.Data, []byte("}"))
 }
 
-// An id may be that of a result, of a turn and of a job; they count in this order, and of two turns of one job the newest.
+// readResult finds a result by its own id, else by that of its turn, else by that of its job, in which case it takes the newest turn.
 const readResult = `
 SELECT result_id::text, tenant, job_id::text, run_id, node_id, turn_id, session_id, answer, result_data, coalesce(cas_id, ''), coalesce(s3_ref, ''),
 	tokens_used, cache_hit, execution_time_ms, created_at, completed_at, output, expired_at IS NOT NULL
 FROM agent_results WHERE (result_id = $2 OR turn_id = $3 OR job_key = $3) AND (tenant = $1 OR $1 = '*')
 ORDER BY result_id = $2 DESC NULLS LAST, turn_id = $3 DESC NULLS LAST, created_at DESC LIMIT 1`
 
-// Result returns the result of artifact://<result_id>, of a bare result id, of a finished turn, or of the job of such a turn. A result that
-// the tenant does not have, or has no longer, is [agent.CodeNotFound]; "*" stands for every tenant, for a system without authentication.
-// Another scheme is [agent.CodeInvalid]: cas:// references are the blob store's.
+// Result returns a result by artifact://<result_id>, by a bare result id, or by the id of a finished turn or of its job. The error is [agent.CodeNotFound]
+// if the tenant does not have the result or it has expired, and [agent.CodeInvalid] for another scheme, such as the cas:// of the blob store. The tenant
+// "*" stands for all tenants, for a system without authentication.
 func (s *ResultStore) Result(ctx context.Context, tenant, ref string) (ResultRow, error) {
 	const op = "read result"
 	id, isArtifact := strings.CutPrefix(ref, artifactScheme)
@@ -111,8 +111,8 @@ SELECT coalesce(job_key, ''), CASE WHEN status = 'failed' AND output->>'status' 
 	coalesce('cas://' || cas_id, ''), pipeline_cache_hit
 FROM agent_results WHERE turn_id = $2 AND (tenant = $1 OR $1 = '*')`
 
-// ResultMetadata returns the row of a finished turn without its output. Large arguments are replaced by their size, and the calls after the
-// thousandth by their number. The error is [agent.CodeNotFound] if the tenant does not have the turn, or it has not finished.
+// ResultMetadata returns the result of a finished turn without its output. Large arguments are replaced by their size, and the calls after the thousandth by
+// their number. The error is [agent.CodeNotFound] if the tenant does not have the turn, or it has not finished.
 func (s *ResultStore) ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (m agent.ResultMetadata, err error) {
 	const op = "read result metadata"
 	err = s.pool.QueryRow(ctx, readMetadata, tenant, id, agent.JobExecutionError).
@@ -128,13 +128,13 @@ const (
 	maxCachedTime  = 30 * 24 * time.Hour
 )
 
-// A cached result counts only while its content is in the ledger of content.
+// recallResult ignores a cached result whose content is no longer in the ledger.
 const recallResult = `
 SELECT c.body FROM result_cache c JOIN blobs b ON b.tenant = c.tenant AND b.digest = c.digest
 WHERE c.tenant = $1 AND c.key = $2 AND c.expires_at > clock_timestamp()`
 
-// RecallResult returns the JSON that is cached under a key; ok is false if there is none, its time is over, or its content is gone. The
-// content stays for at least [Config.BlobGrace] from now on. One query.
+// RecallResult returns the JSON that is cached under a key. ok is false if there is none, it has expired, or its content is gone. The content stays for at
+// least another [Config.BlobGrace].
 func (s *ResultStore) RecallResult(ctx context.Context, tenant, key string) (body json.RawMessage, ok bool, err error) {
 	err = s.pool.QueryRow(ctx, recallResult, tenant, cleanText(key)).Scan((*[]byte)(&body))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -149,14 +149,14 @@ VALUES ($1, $2, $3, $4, clock_timestamp(), clock_timestamp() + $5::interval)
 ON CONFLICT (tenant, key) DO UPDATE
 SET body = excluded.body, digest = excluded.digest, remembered_at = excluded.remembered_at, expires_at = excluded.expires_at`
 
-// Two for each new one, so that a number above the bound shrinks to it again.
+// evictResults deletes two results for each new one, so that a number above the bound shrinks.
 const evictResults = `
 DELETE FROM result_cache WHERE tenant = $1 AND key = ANY (ARRAY(
 	SELECT key FROM result_cache WHERE tenant = $1 ORDER BY remembered_at DESC OFFSET $2 LIMIT 2))`
 
-// RememberResult caches up to 1 MiB of JSON under a key for a time, at most 30 days, and keeps the content of ref for that time. It
-// replaces what was cached under the key. The cache has the 10,000 newest results of a tenant. One round trip. An invalid key, reference or
-// time is [agent.CodeInvalid] with its field, more JSON is [agent.CodeOverflow].
+// RememberResult caches up to 1 MiB of JSON under a key for at most 30 days, and keeps the content of ref for that time. It replaces what was cached under
+// the key. The cache holds the 10,000 newest results of a tenant. The error is [agent.CodeInvalid] for an invalid key, reference or ttl, and
+// [agent.CodeOverflow] for more JSON.
 func (s *ResultStore) RememberResult(ctx context.Context, tenant, key string, body json.RawMessage, ref string, ttl time.Duration) error {
 	const op = "remember result"
 	if err := checkText("key", key, maxCachedKey); err != nil {

@@ -11,10 +11,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// RetentionStore removes old data, and counts what is kept.
+// RetentionStore removes old data, and counts what is stored.
 type RetentionStore struct{ *database }
 
-// The bits of turns.swept.
+// The bits of turns.swept: which data of a turn has been removed.
 const (
 	sweptEvents      = 1
 	sweptTranscripts = 2
@@ -25,18 +25,18 @@ const (
 )
 
 const (
-	// sweptRows bounds the rows that one transaction removes, sweptTurns the turns that it reads.
-	sweptRows  = 1000
-	sweptTurns = 200
-	sweptRuns  = 50
-	// sweepLockTimeout bounds the wait for a row: a running turn is more important, and there will be another sweep.
+	// A transaction removes at most maxSweptRows rows, and reads at most maxSweptTurns turns or maxSweptRuns runs.
+	maxSweptRows  = 1000
+	maxSweptTurns = 200
+	maxSweptRuns  = 50
+	// sweepLockTimeout bounds the wait for a row, because running turns are more important than a sweep, which is repeated anyway.
 	sweepLockTimeout = `SET LOCAL lock_timeout = '2s'`
 )
 
-// stage does one transaction of a sweep, and reports whether the stage is done.
+// stage runs one transaction of a sweep and writes the result to out. done reports whether the stage has nothing left to do.
 type stage func(s *RetentionStore, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error)
 
-// sweepStages returns the stages of a sweep, nil if its kind is unknown.
+// sweepStages returns the stages of a sweep, or nil if its kind is unknown.
 func sweepStages(w *retention.Sweep) []stage {
 	switch {
 	case w.Tenant == "" && w.Kind == retention.Events:
@@ -55,7 +55,7 @@ func sweepStages(w *retention.Sweep) []stage {
 			statements(
 				deletionOfTenant("pipeline_uses", "at < $3"), deletionOfTenant("pipeline_samples", "used_at < $3"),
 				deletionOfTenant("pipeline_shapes", `used_at < $3 AND NOT EXISTS (
-		SELECT FROM composites c WHERE c.tenant = pipeline_shapes.tenant AND c.shape = pipeline_shapes.shape)`), // they have become tools
+		SELECT FROM composites c WHERE c.tenant = pipeline_shapes.tenant AND c.shape = pipeline_shapes.shape)`), // composites need their shapes
 			),
 		}
 	case retention.Usage:
@@ -69,9 +69,9 @@ func sweepStages(w *retention.Sweep) []stage {
 	}
 }
 
-// SweepRetention removes some of the data of a sweep, in one short transaction of at most 1,000 rows, and returns where to continue. It may
-// be interrupted and repeated. It never removes data of turns that have not ended. Transcripts and content also stay while a turn of the
-// session runs or waits, and content of a child turn until its parent has ended. Locked rows are left to the next sweep.
+// SweepRetention removes some of the data of a sweep, in one short transaction of at most 1,000 rows, and returns where to continue. It can be interrupted
+// and repeated. It does not remove data of a turn before the turn and its parent have ended, nor transcripts and references to content while a turn of the
+// session runs or waits. It leaves locked rows to the next sweep.
 func (s *RetentionStore) SweepRetention(ctx context.Context, w retention.Sweep, at retention.Cursor) (retention.Batch, error) {
 	const op = "sweep"
 	all := sweepStages(&w)
@@ -101,36 +101,36 @@ func (s *RetentionStore) remove(ctx context.Context, work func(r *removal) error
 		if _, err := tx.Exec(ctx, sweepLockTimeout); err != nil {
 			return err
 		}
-		return work(&removal{tx: tx, left: sweptRows})
+		return work(&removal{tx: tx, maxRows: maxSweptRows})
 	})
 }
 
 // removal is a transaction that removes a bounded number of rows.
 type removal struct {
 	tx      pgx.Tx
-	left    int // rows that it may still remove
+	maxRows int // how many rows it may still remove
 	removed int64
 	bytes   int64
 }
 
-// errFull is returned by a removal that has removed as many rows as it may. It is committed, and another one continues.
+// errFull means that a removal has removed as many rows as it may. It has to be committed, and another one has to continue.
 var errFull = errors.New("full")
 
-// delete runs a statement of [deletion] and counts rows and bytes. The error is errFull if the statement may have left some rows.
+// delete runs a statement of [deletion] and counts rows and bytes. The error is errFull if there may be more rows to delete.
 func (r *removal) delete(ctx context.Context, sql string, args ...any) error {
 	var removed, bytes int64
-	if err := r.tx.QueryRow(ctx, sql, append([]any{r.left}, args...)...).Scan(&removed, &bytes); err != nil {
+	if err := r.tx.QueryRow(ctx, sql, append([]any{r.maxRows}, args...)...).Scan(&removed, &bytes); err != nil {
 		return err
 	}
-	r.left -= int(removed)
+	r.maxRows -= int(removed)
 	r.removed, r.bytes = r.removed+removed, r.bytes+bytes
-	if r.left <= 0 {
+	if r.maxRows <= 0 {
 		return errFull
 	}
 	return nil
 }
 
-// deletion returns a statement that deletes at most $1 rows that a condition chooses, and counts them and their bytes.
+// deletion returns a statement that deletes at most $1 rows that match a condition, and counts them and their bytes.
 func deletion(table, where string) string {
 	size := "0"
 	if table == "events" || table == "messages" {
@@ -141,7 +141,7 @@ func deletion(table, where string) string {
 ) SELECT count(*), coalesce(sum(size), 0)::bigint FROM gone`
 }
 
-// deleteFrom deletes the rows that a condition chooses from tables, in their order. The errors are those of delete.
+// deleteFrom deletes the rows that match a condition from one table after the other. The errors are those of delete.
 func (r *removal) deleteFrom(ctx context.Context, tables []string, where string, args ...any) error {
 	for _, table := range tables {
 		if err := r.delete(ctx, deletion(table, where), args...); err != nil {
@@ -151,8 +151,8 @@ func (r *removal) deleteFrom(ctx context.Context, tables []string, where string,
 	return nil
 }
 
-// isFull reports whether err is errFull, and returns any other error.
-func isFull(err error) (bool, error) {
+// isFull reports whether err is errFull. It returns any other error.
+func isFull(err error) (full bool, other error) {
 	if errors.Is(err, errFull) {
 		return true, nil
 	}
@@ -166,16 +166,16 @@ const writeMark = `
 INSERT INTO retention_marks AS m (tenant, kind, at, id) VALUES ($1, $2, $3, $4)
 ON CONFLICT (tenant, kind) DO UPDATE SET at = excluded.at, id = excluded.id WHERE (m.at, m.id) < (excluded.at, excluded.id)`
 
-// setStart sets a cursor without a time to where a stage over turns or streams begins.
+// setStart sets a new cursor to the mark of the sweep: everything before the mark has been swept.
 func (s *RetentionStore) setStart(ctx context.Context, w *retention.Sweep, at *retention.Cursor) error {
 	if !at.At.IsZero() {
 		return nil
 	}
 	at.At = time.Unix(0, 0)
-	return optional(s.pool.QueryRow(ctx, readMark, w.Tenant, w.Kind).Scan(&at.At, &at.ID))
+	return ignoreNoRows(s.pool.QueryRow(ctx, readMark, w.Tenant, w.Kind).Scan(&at.At, &at.ID))
 }
 
-// The next closed streams, and whether they have no turn. Such a stream belongs to a turn that was refused before it began.
+// readClosed reads the next closed streams, and whether they have no turn, because the turn was refused before it began.
 const readClosed = `
 SELECT p.stream_id, p.closed_at, t.turn_id IS NULL FROM (
 	SELECT s.stream_id, s.closed_at FROM streams s
@@ -183,25 +183,25 @@ SELECT p.stream_id, p.closed_at, t.turn_id IS NULL FROM (
 	ORDER BY s.closed_at, s.stream_id LIMIT $4
 ) p LEFT JOIN LATERAL (SELECT turn_id FROM turns WHERE turn_id = p.stream_id LIMIT 1) t ON true ORDER BY p.closed_at, p.stream_id`
 
-// sweepStreams removes the next streams without a turn. A turn never gets a closed stream, so none is missed.
+// sweepStreams removes the next streams without a turn. A closed stream never gets a turn later.
 func (s *RetentionStore) sweepStreams(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	if err := s.setStart(ctx, w, at); err != nil {
 		return false, err
 	}
 	err = s.remove(ctx, func(r *removal) error {
-		rows, err := r.tx.Query(ctx, readClosed, at.At, at.ID, w.Before, sweptRows)
+		rows, err := r.tx.Query(ctx, readClosed, at.At, at.ID, w.Before, maxSweptRows)
 		if err != nil {
 			return err
 		}
 		var (
-			next    = *at
-			isStray bool
-			found   int
-			ids     []string
+			next      = *at
+			hasNoTurn bool
+			found     int
+			ids       []string
 		)
-		_, err = pgx.ForEachRow(rows, []any{&next.ID, &next.At, &isStray}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&next.ID, &next.At, &hasNoTurn}, func() error {
 			found++
-			if isStray {
+			if hasNoTurn {
 				ids = append(ids, next.ID)
 			}
 			return nil
@@ -209,13 +209,13 @@ func (s *RetentionStore) sweepStreams(ctx context.Context, w *retention.Sweep, a
 		if err != nil {
 			return err
 		}
-		more, err := isFull(r.deleteFrom(ctx, []string{"events", "stream_producers", "streams"}, "stream_id = ANY ($2)", ids))
+		full, err := isFull(r.deleteFrom(ctx, []string{"events", "stream_producers", "streams"}, "stream_id = ANY ($2)", ids))
 		out.Removed, out.Bytes = r.removed, r.bytes
-		if err != nil || more {
+		if err != nil || full {
 			out.Next = *at
 			return err
 		}
-		out.Next, done = next, found < sweptRows
+		out.Next, done = next, found < maxSweptRows
 		_, err = r.tx.Exec(ctx, writeMark, w.Tenant, w.Kind, next.At, next.ID)
 		return err
 	})
@@ -224,34 +224,34 @@ func (s *RetentionStore) sweepStreams(ctx context.Context, w *retention.Sweep, a
 
 func (s *RetentionStore) sweepAudit(ctx context.Context, w *retention.Sweep, _ *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	err = s.remove(ctx, func(r *removal) error {
-		return r.tx.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2, $3)`, w.Tenant, w.Before, sweptRows).Scan(&out.Removed)
+		return r.tx.QueryRow(ctx, `SELECT turnstone_expire_audit($1, $2, $3)`, w.Tenant, w.Before, maxSweptRows).Scan(&out.Removed)
 	})
-	return out.Removed < sweptRows, err
+	return out.Removed < maxSweptRows, err
 }
 
 const readRuns = `
 SELECT run_id FROM workflow_runs WHERE tenant = $1 AND started_at < $2 AND finished_at < $2
 ORDER BY started_at LIMIT $3 FOR UPDATE SKIP LOCKED`
 
-// sweepWorkflowRuns removes the next runs of workflow definitions. A run may have very many steps.
+// sweepWorkflowRuns removes the next runs of workflow definitions. A run may have more steps than one transaction removes.
 func (s *RetentionStore) sweepWorkflowRuns(ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 	err = s.remove(ctx, func(r *removal) error {
-		ids, err := queryRows(ctx, r.tx, pgx.RowTo[string], readRuns, w.Tenant, w.Before, sweptRuns)
+		ids, err := queryRows(ctx, r.tx, pgx.RowTo[string], readRuns, w.Tenant, w.Before, maxSweptRuns)
 		if err != nil || len(ids) == 0 {
 			done = len(ids) == 0
 			return err
 		}
-		more, err := isFull(r.deleteFrom(ctx, []string{"workflow_run_steps", "workflow_run_attempts", "workflow_runs"}, "run_id = ANY ($2)", ids))
-		out.Next, out.Removed, done = *at, r.removed, !more && len(ids) < sweptRuns
+		full, err := isFull(r.deleteFrom(ctx, []string{"workflow_run_steps", "workflow_run_attempts", "workflow_runs"}, "run_id = ANY ($2)", ids))
+		out.Next, out.Removed, done = *at, r.removed, !full && len(ids) < maxSweptRuns
 		return err
 	})
 	return done, err
 }
 
-// oldLedgerRows chooses the oldest rows first, so that an index finds them.
+// oldLedgerRows selects the oldest rows first, so that PostgreSQL uses an index.
 const oldLedgerRows = `created_at < $3 ORDER BY created_at`
 
-// deletionOfTenant returns a statement that deletes rows of a tenant ($2) that a condition with a time ($3) chooses.
+// deletionOfTenant returns a statement that deletes rows of a tenant ($2) that match a condition with a time ($3).
 func deletionOfTenant(table, where string) string {
 	return deletion(table, "tenant = $2 AND "+where)
 }
@@ -261,7 +261,7 @@ func statements(all ...string) stage {
 	return func(s *RetentionStore, ctx context.Context, w *retention.Sweep, at *retention.Cursor, out *retention.Batch) (done bool, err error) {
 		err = s.remove(ctx, func(r *removal) error {
 			for _, sql := range all {
-				if more, err := isFull(r.delete(ctx, sql, w.Tenant, w.Before)); err != nil || more {
+				if full, err := isFull(r.delete(ctx, sql, w.Tenant, w.Before)); err != nil || full {
 					out.Next, out.Removed = *at, r.removed
 					return err
 				}

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// retainedTurn is what should be known of a turn.
+// retainedTurn is the expected state of a turn.
 type retainedTurn struct {
 	tenant, session string
 	state           string // running or ended
@@ -25,7 +25,7 @@ type retainedTurn struct {
 	gone            map[string]bool
 }
 
-// retentionModel is what sweeps should leave, turn by turn.
+// retentionModel is a simple model of what sweeps remove and keep.
 type retentionModel struct {
 	turns map[string]*retainedTurn
 	order []string
@@ -40,7 +40,8 @@ func (m *retentionModel) live(tenant, session string) bool {
 	return false
 }
 
-// sweep is the rule: what ended before, unless its session is at work and it may be read there; each kind behind those that it waits for.
+// sweep removes data of turns that ended before a time, unless their session must be idle and is not, and after the kinds that must be
+// removed before.
 func (m *retentionModel) sweep(tenant, kind string, hours int) {
 	for id, t := range m.turns {
 		all := func(kinds ...string) bool {
@@ -121,7 +122,7 @@ func TestRetentionFollowsItsModel(t *testing.T) {
 		for _, id := range m.order {
 			m.check(b, id)
 		}
-		b.soundness()
+		b.requireNoDanglingRows()
 	})
 }
 
@@ -142,10 +143,10 @@ func (m *retentionModel) check(b *bench, id string) {
 	require.Equal(b.t, !t.gone[retention.Results], has(`agent_results WHERE expired_at IS NULL AND turn_id = %s`), "result of %s", id)
 	r := turn(id, t.session)
 	r.Tenant = t.tenant
-	require.Equal(b.t, agent.BeginDuplicate, b.begin(r).Answer, "what ended is not run again")
+	require.Equal(b.t, agent.BeginDuplicate, b.begin(r).Answer, "ended turns do not run again")
 }
 
-// Sweeps, turns and deletions at once: nobody waits for the other in a circle, and what is there in the end is sound.
+// Concurrent sweeps, turns and deletions do not deadlock, and leave no dangling rows.
 func TestRetentionBesideRunningTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{MaxConns: 20})
@@ -203,5 +204,5 @@ func TestRetentionBesideRunningTurns(t *testing.T) {
 	for _, kind := range perTurnKinds() {
 		b.sweep(tenant, kind, 0)
 	}
-	b.soundness()
+	b.requireNoDanglingRows()
 }

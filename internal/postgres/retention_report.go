@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/retention"
 )
 
-// maxCounted bounds the number of rows that are counted of a kind, so that a report does not take long.
+// maxCounted bounds the rows that a report counts of each kind, so that it does not take long.
 const maxCounted = 100_000
 
 const (
@@ -28,7 +28,7 @@ SELECT u.created_at AS at FROM usage_ledger u WHERE u.tenant = $1 AND $4::smalli
 SELECT count(*), count(*) FILTER (WHERE s.at < $2), min(s.at) FROM (`
 )
 
-// storedTimes returns the query for the times of what is stored of a kind.
+// storedTimes returns the query for the times of the stored data of a kind, and the bit of that kind.
 func storedTimes(kind string) (sql string, bit int16, err error) {
 	switch kind {
 	case retention.Audit:
@@ -42,7 +42,7 @@ func storedTimes(kind string) (sql string, bit int16, err error) {
 	}
 }
 
-// StoredKind counts what a tenant has of a kind, and what of it is from before a time. The tenant "" has only audit records.
+// StoredKind counts the stored data of a tenant of one kind, and the part of it that is from before a time. The tenant "" only has audit records.
 func (s *RetentionStore) StoredKind(ctx context.Context, tenant, kind string, before time.Time) (retention.StoredKind, error) {
 	sql, bit, err := storedTimes(kind)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *RetentionStore) StoredKind(ctx context.Context, tenant, kind string, be
 	return k, nil
 }
 
-// OldestKept returns the time of the oldest data of a kind, nil if there is none.
+// OldestKept returns the time of the oldest data of a kind, or nil if there is none.
 func (s *RetentionStore) OldestKept(ctx context.Context, tenant, kind string) (oldest *time.Time, err error) {
 	sql, bit, err := storedTimes(kind)
 	if err != nil {
@@ -93,7 +93,7 @@ SELECT EXISTS (SELECT FROM streams WHERE closed_at IS NOT NULL AND NOT swept AND
 	SELECT m.at FROM retention_marks m WHERE m.tenant = '' AND m.kind = 'events'), '-infinity'))`
 )
 
-// RetentionDue returns those sweeps that would remove something, in one round trip. It counts nothing.
+// RetentionDue returns those of the sweeps that would remove something, in one round trip.
 func (s *RetentionStore) RetentionDue(ctx context.Context, all []retention.Sweep) ([]retention.Sweep, error) {
 	var (
 		b   pgx.Batch
@@ -140,7 +140,7 @@ func (s *RetentionStore) RetentionDue(ctx context.Context, all []retention.Sweep
 	return found, nil
 }
 
-// nextTenant returns an expression for the tenant after another, over all tables that are swept by tenant.
+// nextTenant returns an expression for the next tenant after another one that has data in any of the tables with retention.
 func nextTenant(after string) string {
 	var next []string
 	for _, table := range []string{"sessions", "audit_log", "usage_ledger", "usage_daily", "workflow_runs", "schedules", "pipeline_shapes"} {
@@ -149,8 +149,8 @@ func nextTenant(after string) string {
 	return "LEAST(" + strings.Join(next, ", ") + ")"
 }
 
-// RetentionTenants lists the tenants after a name that have data with a retention, at most limit (100 by default, 1,000 at most). It reads
-// one entry of an index for each.
+// RetentionTenants lists the tenants after a name that have data in any of the tables with retention, at most limit (100 by default, 1,000 at most). It
+// reads one index entry of each table per tenant.
 func (s *RetentionStore) RetentionTenants(ctx context.Context, after string, limit int) ([]string, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowTo[string], `WITH RECURSIVE n (owner) AS (
 	SELECT `+nextTenant("$1")+` UNION ALL SELECT `+nextTenant("n.owner")+` FROM n WHERE n.owner IS NOT NULL

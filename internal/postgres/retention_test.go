@@ -16,21 +16,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/stream/pgstream"
 )
 
-// perTurnKinds are the kinds that turns leave, in the order in which they are swept.
+// perTurnKinds returns the kinds of data of turns, in the order in which they are swept.
 func perTurnKinds() []string {
 	return []string{
 		retention.Events, retention.Traces, retention.Results, retention.Transcripts, retention.Blobs, retention.Turns,
 	}
 }
 
-// ended lets so many hours pass since turns ended.
+// ended makes turns end a number of hours ago.
 func (b *bench) ended(hours int, ids ...string) {
 	b.t.Helper()
 	b.exec(`UPDATE turns SET finished_at = now() - $2 * interval '1 hour' WHERE turn_id = ANY ($1)`, ids, hours)
 	b.exec(`UPDATE streams SET closed_at = now() - $2 * interval '1 hour' WHERE stream_id = ANY ($1)`, ids, hours)
 }
 
-// sweep removes what of a kind is older than so many hours, to the end, and returns how many rows that were.
+// sweep removes all data of a kind that is older than a number of hours, and returns the number of rows.
 func (b *bench) sweep(of, kind string, hours int) (removed int64) {
 	b.t.Helper()
 	w := retention.Sweep{Tenant: of, Kind: kind, Before: time.Now().Add(-time.Duration(hours) * time.Hour), Follow: true}
@@ -48,7 +48,7 @@ func (b *bench) sweep(of, kind string, hours int) (removed int64) {
 	return 0
 }
 
-// sweepAll removes everything that is older than 50 hours.
+// sweepAll removes all data that is older than 50 hours.
 func (b *bench) sweepAll() {
 	b.t.Helper()
 	for _, kind := range perTurnKinds() {
@@ -56,8 +56,8 @@ func (b *bench) sweepAll() {
 	}
 }
 
-// soundness fails for rows that refer to none.
-func (b *bench) soundness() {
+// requireNoDanglingRows fails the test if rows refer to rows that do not exist.
+func (b *bench) requireNoDanglingRows() {
 	b.t.Helper()
 	for table, column := range map[string]string{
 		"messages": "turn_id", "turn_steps": "turn_id", "tool_calls": "turn_id", "approvals": "turn_id", "agent_results": "turn_id",
@@ -84,9 +84,9 @@ func TestRetentionSweepsKindByKind(t *testing.T) {
 
 	require.Positive(t, b.sweep(tenant, retention.Events, 50))
 	require.Zero(t, b.count(`events WHERE stream_id = 'old'`))
-	require.Equal(t, 1, b.count(`streams WHERE stream_id = 'old' AND swept AND first_index > last_index`), "followers are told of a gap")
+	require.Equal(t, 1, b.count(`streams WHERE stream_id = 'old' AND swept AND first_index > last_index`), "followers get a gap")
 	require.Positive(t, b.count(`events WHERE stream_id = 'new'`))
-	require.Zero(t, b.sweep(tenant, retention.Events, 50), "once is enough")
+	require.Zero(t, b.sweep(tenant, retention.Events, 50), "nothing is left to remove")
 
 	require.EqualValues(t, 3, b.sweep(tenant, retention.Traces, 50))
 	for _, table := range []string{"tool_calls", "approvals", "prepared"} {
@@ -108,13 +108,13 @@ func TestRetentionSweepsKindByKind(t *testing.T) {
 		StopReason: agent.StopEndTurn, StreamID: "old", ExecutionTimeMS: 12, Model: "small", Structured: out.Structured, ResultPreview: out.ResultPreview,
 	}, out, "who, how it ended, what it took")
 	again := b.begin(turn("old", "s"))
-	require.Equal(t, agent.BeginDuplicate, again.Answer, "it is not run again")
+	require.Equal(t, agent.BeginDuplicate, again.Answer, "the turn does not run again")
 
 	require.Positive(t, b.sweep(tenant, retention.Transcripts, 50))
 	require.Zero(t, rows("messages", "old"))
 	require.Zero(t, rows("turn_steps", "old"))
 	require.Equal(t, 1, b.count(`turns WHERE turn_id = 'old' AND input::text = '[]' AND context::text = '{}'`))
-	require.Equal(t, 1, b.count(`session_notes WHERE tenant = 'acme'`), "the session goes on")
+	require.Equal(t, 1, b.count(`session_notes WHERE tenant = 'acme'`), "the session continues")
 	require.Equal(t, 1, b.count(`remembered_decisions WHERE tenant = 'acme'`))
 
 	require.Positive(t, b.sweep(tenant, retention.Blobs, 50))
@@ -123,16 +123,16 @@ func TestRetentionSweepsKindByKind(t *testing.T) {
 	require.EqualValues(t, 1, b.sweep(tenant, retention.Turns, 50))
 	require.Zero(t, rows("turns", "old"))
 	require.Zero(t, b.count(`streams WHERE stream_id = 'old'`))
-	b.soundness()
+	b.requireNoDanglingRows()
 
 	for _, table := range []string{"messages", "turn_steps", "tool_calls", "approvals", "prepared", "agent_results", "turns"} {
 		require.Positive(t, rows(table, "theirs"), table)
 	}
-	require.Equal(t, []string{"turn/theirs"}, b.holders("evil", cas("1")), "what is another tenant's stays, however old")
+	require.Equal(t, []string{"turn/theirs"}, b.holders("evil", cas("1")), "data of another tenant stays")
 	require.Positive(t, b.count(`events WHERE stream_id = 'theirs'`))
 }
 
-// A session goes on where it was after what was said in it first has gone.
+// A session continues after its oldest messages were removed.
 func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for _, id := range []string{"t1", "t2", "t3"} {
@@ -147,7 +147,7 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 	page, err := b.Messages(t.Context(), tenant, "s", 0, 10)
 	require.NoError(t, err)
 	require.Len(t, page, 2)
-	require.EqualValues(t, 5, page[0].Position, "positions stay")
+	require.EqualValues(t, 5, page[0].Position, "positions do not change")
 	begun := b.ready("t4", "s")
 	require.EqualValues(t, 7, begun.Cursor)
 	prompt, _, err := b.Prompt(t.Context(), agent.PromptQuery{Tenant: tenant, SessionID: "s", TurnID: "t4", Cursor: begun.Cursor, Step: 1})
@@ -162,15 +162,15 @@ func TestASessionGoesOnWithoutItsOldMessages(t *testing.T) {
 
 	b.ended(100, "t3", "t4")
 	require.Positive(t, b.sweep(tenant, retention.Transcripts, 50))
-	require.Equal(t, 1, b.count(`sessions WHERE title = ''`), "the title tells what was said")
+	require.Equal(t, 1, b.count(`sessions WHERE title = ''`), "the title may quote messages")
 	b.sweepAll()
 	for _, table := range perTurn() {
 		require.Zero(t, b.count(table), table)
 	}
-	require.EqualValues(t, 1, b.ready("t5", "s").Cursor, "one that has been forgotten begins anew")
+	require.EqualValues(t, 1, b.ready("t5", "s").Cursor, "a deleted session begins again")
 }
 
-// What of a session's turns ended stays while another one runs, or waits for a person; results and traces do not concern it.
+// Data of ended turns stays while another turn of the session runs or waits for a person, except for results and traces.
 func TestRetentionSparesLiveSessions(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.live(turn("old", "s"), cas("1"), cas("2"))
@@ -181,20 +181,20 @@ func TestRetentionSparesLiveSessions(t *testing.T) {
 	require.NoError(t, b.SaveApproval(t.Context(), tenant, a))
 	b.ended(1000, "old")
 	b.live(turn("elsewhere", "s2"), cas("3"), cas("4"))
-	b.ended(999, "elsewhere") // behind the one that is spared
+	b.ended(999, "elsewhere") // ends after the turn that is spared
 	b.sweepAll()
 	require.Positive(t, b.count(`messages WHERE turn_id = 'old'`))
 	require.NotEmpty(t, b.holders(tenant, cas("1")))
 	require.Zero(t, b.count(`events WHERE stream_id = 'old'`))
-	require.Zero(t, b.count(`turns WHERE turn_id = 'elsewhere'`), "others do not wait")
+	require.Zero(t, b.count(`turns WHERE turn_id = 'elsewhere'`), "other sessions do not wait")
 	require.Equal(t, 1, b.count(`approvals WHERE turn_id = 'waits'`))
 	require.Equal(t, 1, b.count(`turn_steps WHERE turn_id = 'waits'`))
 
 	b.finish(finish("waits", "s"))
 	b.sweepAll()
-	require.Zero(t, b.count(`turns WHERE turn_id = 'old'`), "the next sweep comes back for it")
+	require.Zero(t, b.count(`turns WHERE turn_id = 'old'`), "the next sweep removes it")
 	require.Positive(t, b.count(`messages WHERE turn_id = 'waits'`))
-	b.soundness()
+	b.requireNoDanglingRows()
 }
 
 func TestRetentionSparesChildrenOfLiveTurns(t *testing.T) {
@@ -208,16 +208,16 @@ func TestRetentionSparesChildrenOfLiveTurns(t *testing.T) {
 	b.finish(finish("parent", "s"))
 	b.sweepAll()
 	require.Zero(t, b.count(`turns WHERE turn_id = 'c'`))
-	b.soundness()
+	b.requireNoDanglingRows()
 }
 
-// What is locked is not waited for, and comes later.
+// A sweep does not wait for locked rows, and removes them the next time.
 func TestRetentionPassesOverWhatIsLocked(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.live(turn("t1", "s1"), cas("1"), cas("2"))
 	b.live(turn("t2", "s2"), cas("1"), cas("2"))
 	b.ended(1000, "t1", "t2")
-	release := b.blocked(`SELECT FROM sessions WHERE session_id = 's1' FOR UPDATE`)
+	release := b.holdLock(`SELECT FROM sessions WHERE session_id = 's1' FOR UPDATE`)
 	b.sweepAll()
 	require.Equal(t, 1, b.count("turns"))
 	release()
@@ -228,8 +228,8 @@ func TestRetentionPassesOverWhatIsLocked(t *testing.T) {
 
 func TestRetentionOfContentThatIsShared(t *testing.T) {
 	b := newBench(t, postgres.Config{})
-	b.putting(tenant, cas("1"))
-	b.putting(tenant, cas("2"))
+	b.recordPut(tenant, cas("1"))
+	b.recordPut(tenant, cas("2"))
 	b.age()
 	b.live(turn("t1", "s1"), cas("1"), cas("2"))
 	b.live(turn("t2", "s2"), cas("1"), cas("3"))
@@ -239,11 +239,11 @@ func TestRetentionOfContentThatIsShared(t *testing.T) {
 	b.sweep(tenant, retention.Results, 50)
 	b.sweep(tenant, retention.Traces, 50)
 	require.Positive(t, b.sweep(tenant, retention.Blobs, 50))
-	require.False(t, b.released(tenant, cas("1")), "the other turn has it")
-	require.True(t, b.released(tenant, cas("2")), "nobody has it: the collection takes it")
+	require.False(t, b.release(tenant, cas("1")), "the other turn refers to it")
+	require.True(t, b.release(tenant, cas("2")), "nothing refers to it")
 }
 
-// A sweep that dies anywhere is begun anew, and in the end everything is gone.
+// A sweep that is interrupted anywhere can be repeated and then removes everything.
 func TestRetentionDiesAnywhere(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -260,15 +260,15 @@ func TestRetentionDiesAnywhere(t *testing.T) {
 			_, err := b.SweepRetention(t.Context(), w, retention.Cursor{})
 			return err
 		}))
-		b.soundness()
+		b.requireNoDanglingRows()
 		for _, after := range []time.Duration{0, 500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(t.Context(), after)
 			_, err := b.SweepRetention(ctx, w, retention.Cursor{})
 			cancel()
-			_ = err // some come through
-			b.soundness()
+			_ = err // some attempts succeed
+			b.requireNoDanglingRows()
 		}
-		require.Eventually(t, func() bool { // the server may hold for a moment what the dead had locked
+		require.Eventually(t, func() bool { // the server may keep the locks of the dead connection for a moment
 			b.sweep(tenant, kind, 50)
 			left, err := b.StoredKind(t.Context(), tenant, kind, time.Time{})
 			return err == nil && left.Count == 0
@@ -284,11 +284,11 @@ func TestRetentionOfLargeTurns(t *testing.T) {
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
 	b.exec(`INSERT INTO events (stream_id, event_index, size, event) SELECT 't1', n, 10, '{}' FROM generate_series(100, 4000) AS n`)
 	b.ended(1000, "t1")
-	require.Greater(t, b.sweep(tenant, retention.Events, 50), int64(3900), "in pieces of 1,000")
+	require.Greater(t, b.sweep(tenant, retention.Events, 50), int64(3900), "in batches of 1,000")
 	require.Zero(t, b.count("events"))
 }
 
-// Streams that have no turn are of turns that were refused.
+// Streams without a turn belong to turns that were refused.
 func TestRetentionOfStreamsWithoutTurns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -299,10 +299,10 @@ func TestRetentionOfStreamsWithoutTurns(t *testing.T) {
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
 	b.exec(`UPDATE streams SET closed_at = now() - interval '1000 hours' WHERE stream_id <> 'refused7'`)
 	require.Positive(t, b.sweep("", retention.Events, 50))
-	require.Equal(t, 2, b.count("streams"), "the young one, and the turn's")
+	require.Equal(t, 2, b.count("streams"), "the new one, and the one with a turn")
 	require.Positive(t, b.count(`events WHERE stream_id = 't1'`))
 	b.exec(`UPDATE streams SET closed_at = now() - interval '60 hours' WHERE stream_id = 'refused7'`)
-	require.Positive(t, b.sweep("", retention.Events, 50), "which comes later")
+	require.Positive(t, b.sweep("", retention.Events, 50), "its turn begins later")
 	require.Equal(t, 1, b.count("streams"))
 }
 
@@ -340,11 +340,11 @@ func TestRetentionOfRows(t *testing.T) {
 	require.Positive(t, b.count(`usage_daily WHERE day = (now() - interval '39 days')::date`))
 
 	require.Positive(t, b.sweep(tenant, retention.Traces, 2))
-	require.Equal(t, 2, b.count("workflow_runs"), "one is young, one has not ended")
+	require.Equal(t, 2, b.count("workflow_runs"), "one is new, and one has not ended")
 	require.Equal(t, 60, b.count("workflow_run_steps"))
-	require.Equal(t, 2, b.count("pipeline_shapes"), "one is new, one has become a tool")
+	require.Equal(t, 2, b.count("pipeline_shapes"), "one is new, and one belongs to a composite")
 	require.Zero(t, b.count("pipeline_samples"))
-	require.Equal(t, 1, b.count("schedule_runs"), "it has not ended")
+	require.Equal(t, 1, b.count("schedule_runs"), "the turn has not ended")
 }
 
 func TestRetentionRefuses(t *testing.T) {
@@ -361,7 +361,7 @@ func TestRetentionRefuses(t *testing.T) {
 	requireCode(t, agent.CodeInvalid, err)
 }
 
-func TestWhatIsStored(t *testing.T) {
+func TestStoredKind(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
 	b.live(turn("t2", "s"), cas("1"), cas("2"))
@@ -407,7 +407,7 @@ func TestRetentionTenants(t *testing.T) {
 	require.Equal(t, []string{"b", "m"}, found)
 }
 
-// Whoever follows a turn whose events are gone is told so, and the sweep of the log and this one do the same.
+// Followers of a turn whose events were removed get a gap. The sweep of the log and this one have the same effect.
 func TestFollowersOfSweptEventsAreToldOfAGap(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
@@ -425,7 +425,7 @@ func TestFollowersOfSweptEventsAreToldOfAGap(t *testing.T) {
 	require.ErrorIs(t, err, agent.ErrStreamClosed)
 }
 
-// tablesOfKinds says how long the rows of each table are kept: by the kind that retention removes, or otherwise.
+// tablesOfKinds says how long the rows of each table are kept: by the kind of retention that removes them, or another reason.
 var tablesOfKinds = map[string][]string{
 	retention.Events:      {"events", "stream_producers"},
 	retention.Transcripts: {"messages", "turn_steps", "session_notes", "remembered_decisions", "reference_lists", "session_references", "reference_names"},
@@ -450,7 +450,7 @@ var tablesOfKinds = map[string][]string{
 	},
 }
 
-// Every table is of one kind, or says why it is of none. Whoever adds a table decides.
+// Every table has a kind of retention, or a reason why it has none.
 func TestEveryTableHasAKind(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	found := b.tables()

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxScheduleOutput = 16 << 10 // of a run
-	// maxUnfinished bounds the runs of a schedule without an end: a run whose workflow was terminated never gets one.
+	// maxUnfinished bounds the unfinished runs of a schedule, because a run whose workflow was terminated never finishes.
 	maxUnfinished = 1000
 )
 
@@ -38,9 +38,8 @@ ON CONFLICT DO NOTHING`
 const readScheduleRun = `
 SELECT ` + scheduleRunColumns + ` FROM schedule_runs r WHERE r.run_id = $1 AND r.tenant = $2`
 
-// BeginScheduleRun records a run once, by its id, as running, and returns the schedule as it is now and what is recorded. The error is
-// [agent.CodeNotFound] with Field "name" if the schedule is gone, and [agent.CodeConflict] if another schedule has a run of that id. One
-// round trip.
+// BeginScheduleRun records a run once, by its id, as running, and returns the current schedule and the recorded run. The error is
+// [agent.CodeNotFound] with Field "name" if the schedule is gone, and [agent.CodeConflict] if another schedule has a run with that id.
 func (s *ScheduleStore) BeginScheduleRun(
 	ctx context.Context, tenant, name, runID, workflowID string,
 ) (schedule agent.StoredSchedule, run agent.ScheduleRun, err error) {
@@ -56,7 +55,7 @@ func (s *ScheduleStore) BeginScheduleRun(
 	return schedule, run, mapError("begin run of schedule", s.send(ctx, &b))
 }
 
-// ScheduleRun returns a run with its notices. The error is [agent.CodeNotFound] if the tenant has none of that id, or has it no longer.
+// ScheduleRun returns a run with its notices. The error is [agent.CodeNotFound] if the tenant does not have it.
 func (s *ScheduleStore) ScheduleRun(ctx context.Context, tenant, runID string) (agent.ScheduleRun, error) {
 	unknown := agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %.140q", runID)
 	r, err := queryRow(ctx, s.pool, unknown, scanScheduleRun, readScheduleRun, cleanText(runID), tenant)
@@ -77,7 +76,7 @@ const listUnfinished = `
 SELECT ` + scheduleRunColumns + ` FROM schedule_runs r WHERE r.ended_at IS NULL AND r.started_at < clock_timestamp() - $1::interval
 ORDER BY r.started_at DESC LIMIT $2`
 
-// LongRuns lists the newest runs of all tenants that have lasted longer than a duration and have not ended.
+// LongRuns lists unfinished runs of all tenants that began at least minDuration ago, newest first.
 func (s *ScheduleStore) LongRuns(ctx context.Context, minDuration time.Duration, limit int) ([]agent.ScheduleRun, error) {
 	found, err := queryRows(ctx, s.pool, scanScheduleRun, listUnfinished, minDuration, limit)
 	return found, mapError("list unfinished runs of schedules", err)
@@ -86,7 +85,7 @@ func (s *ScheduleStore) LongRuns(ctx context.Context, minDuration time.Duration,
 const bindScheduleRun = `
 UPDATE schedule_runs SET turn_id = $3, session_id = $4 WHERE run_id = $1 AND tenant = $2`
 
-// BindScheduleRun records the turn of a run. It does nothing if the run is gone.
+// BindScheduleRun records the turn and the session of a run. It does nothing if the run is gone.
 func (s *ScheduleStore) BindScheduleRun(ctx context.Context, tenant, runID string, turn agent.TurnID, session agent.SessionID) error {
 	_, err := s.pool.Exec(ctx, bindScheduleRun, runID, tenant, turn, session)
 	return mapError("bind run of schedule", err)
@@ -95,7 +94,7 @@ func (s *ScheduleStore) BindScheduleRun(ctx context.Context, tenant, runID strin
 const lockScheduleRun = `
 SELECT schedule, session_id, ended_at IS NOT NULL FROM schedule_runs WHERE run_id = $1 AND tenant = $2 FOR UPDATE`
 
-// The last run that had an answer: skipped and cancelled runs have none.
+// readScheduleBefore reads the last run that had an answer. Skipped and cancelled runs have none.
 const readScheduleBefore = `
 SELECT b.status, b.digest FROM schedule_runs r JOIN schedule_runs b ON b.tenant = r.tenant AND b.schedule = r.schedule
 WHERE r.run_id = $1 AND r.tenant = $2 AND b.run_id <> r.run_id AND b.ended_at IS NOT NULL AND b.status NOT IN ('skipped', 'cancelled')
@@ -120,8 +119,8 @@ DELETE FROM schedule_runs WHERE run_id IN (
 	UNION ALL
 	(SELECT run_id FROM schedule_runs WHERE tenant = $1 AND schedule = $2 AND ended_at IS NULL ORDER BY started_at DESC, run_id DESC OFFSET $4))`
 
-// FinishScheduleRun ends a run, marks its session inactive and removes the oldest runs of its schedule, in one transaction. Only the first
-// call for a run changes anything. It returns the notices that are to be sent and were not; a run that is gone has none. Two round trips.
+// FinishScheduleRun ends a run, marks its session inactive and removes the oldest runs of its schedule, in one transaction. Only the first call for a run
+// changes anything. It returns the notices that still have to be sent, which are none if the run is gone.
 func (s *ScheduleStore) FinishScheduleRun(ctx context.Context, e agent.ScheduleEnd) ([]agent.ScheduleNotice, error) {
 	failure, err := encodeFailure(e.Error)
 	if err != nil {
@@ -129,16 +128,16 @@ func (s *ScheduleStore) FinishScheduleRun(ctx context.Context, e agent.ScheduleE
 	}
 	var (
 		schedule, session          string
-		ended                      bool
+		hasEnded                   bool
 		statusBefore, digestBefore string
 		notices                    []agent.ScheduleNotice
 	)
 	err = s.transact(ctx, func(b *pgx.Batch) {
-		b.Queue(lockScheduleRun, e.RunID, e.Tenant).QueryRow(scanOptional(&schedule, &session, &ended))
+		b.Queue(lockScheduleRun, e.RunID, e.Tenant).QueryRow(scanOptional(&schedule, &session, &hasEnded))
 		b.Queue(readScheduleBefore, e.RunID, e.Tenant).QueryRow(scanOptional(&statusBefore, &digestBefore))
 		queueRows(b, &notices, pgx.RowToStructByName[agent.ScheduleNotice], readNotices, e.RunID, e.Tenant)
 	}, func(b *pgx.Batch) error {
-		if schedule == "" || ended {
+		if schedule == "" || hasEnded {
 			return nil
 		}
 		notices = e.Notices
@@ -170,8 +169,7 @@ const noteNotice = `
 UPDATE schedule_notices n SET status = $4, attempts = greatest(n.attempts, $5), error = $6, at = clock_timestamp()
 FROM schedule_runs r WHERE r.run_id = n.run_id AND n.run_id = $1 AND r.tenant = $2 AND n.position = $3 AND n.status <> 'sent'`
 
-// NoteNotice records the outcome of an attempt to send a notice. A notice that was sent keeps that status. It does nothing if the run is
-// gone.
+// NoteNotice records the outcome of an attempt to send a notice. A notice that was sent keeps that status. NoteNotice does nothing if the run is gone.
 func (s *ScheduleStore) NoteNotice(ctx context.Context, tenant, runID string, n agent.ScheduleNotice) error {
 	failure, err := encodeFailure(n.Error)
 	if err != nil {
@@ -186,7 +184,7 @@ SELECT ` + scheduleRunColumns + ` FROM schedule_runs r
 WHERE r.tenant = $1 AND r.schedule = $2 AND (r.started_at, r.run_id) < ($3, $4)
 ORDER BY r.started_at DESC, r.run_id DESC LIMIT $5::integer + 1`
 
-// ScheduleRuns lists the runs of a schedule, newest first. Next is empty on the last page. One query.
+// ScheduleRuns lists the runs of a schedule, newest first. Next is empty on the last page.
 func (s *ScheduleStore) ScheduleRuns(ctx context.Context, tenant, name string, p agent.Page) (page agent.ScheduleRunPage, err error) {
 	at, id, err := decodeTimePlace(p.Token)
 	if err != nil {

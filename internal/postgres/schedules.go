@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// ScheduleStore keeps the schedules of agents, and their runs with their notices.
+// ScheduleStore stores schedules, and their runs with the notices of these.
 type ScheduleStore struct{ *database }
 
 // maxScheduleBytes bounds the document of a schedule.
@@ -23,7 +23,7 @@ func scanSchedule(row pgx.CollectableRow) (s agent.StoredSchedule, err error) {
 	return s, err
 }
 
-// Without the lock, two requests at the same time could exceed a tenant's number of schedules.
+// lockSchedules prevents that two concurrent requests exceed the maximum of a tenant's schedules.
 const lockSchedules = `
 SELECT pg_advisory_xact_lock(hashtextextended('schedules/' || $1, 0))`
 
@@ -37,18 +37,18 @@ ON CONFLICT (tenant, name) DO UPDATE SET revision = schedules.revision + 1, docu
 	updated_by = $7, updated_at = clock_timestamp(), kind = $8
 RETURNING ` + scheduleColumns
 
-// PutSchedule stores a schedule with the rights of its UpdatedBy, and returns what is stored. If isNew, an existing schedule is
-// [agent.CodeConflict] with Field "name". A new one beyond maxSchedules of its tenant is [agent.CodeOverflow]. Two round trips.
+// PutSchedule stores a schedule with its Principal, and returns what is stored. The error is [agent.CodeConflict] with Field "name" if isNew is set and the
+// schedule exists, and [agent.CodeOverflow] if the tenant already has maxSchedules schedules.
 func (s *ScheduleStore) PutSchedule(ctx context.Context, in agent.StoredSchedule, isNew bool, maxSchedules int) (agent.StoredSchedule, error) {
 	if err := checkNames(
 		nameField{"tenant", in.Tenant, true}, nameField{"name", in.Name, true}, nameField{"updated_by", in.UpdatedBy, false},
 	); err != nil {
 		return agent.StoredSchedule{}, err
 	}
-	written := in.Schedule // without the fields that have columns, or are not stored
-	written.Tenant, written.Name, written.Revision, written.Paused, written.Note, written.CreatedBy, written.UpdatedBy = "", "", 0, false, "", "", ""
-	written.CreatedAt, written.UpdatedAt, written.Next = nil, nil, nil
-	document, err := encode(&written)
+	fields := in.Schedule // without the fields that have columns of their own or are not stored
+	fields.Tenant, fields.Name, fields.Revision, fields.Paused, fields.Note, fields.CreatedBy, fields.UpdatedBy = "", "", 0, false, "", "", ""
+	fields.CreatedAt, fields.UpdatedAt, fields.Next = nil, nil, nil
+	document, err := encode(&fields)
 	if err != nil {
 		return agent.StoredSchedule{}, err
 	}
@@ -60,18 +60,18 @@ func (s *ScheduleStore) PutSchedule(ctx context.Context, in agent.StoredSchedule
 		return agent.StoredSchedule{}, err
 	}
 	var (
-		all, sameName int
-		stored        agent.StoredSchedule
+		count, sameName int
+		stored          agent.StoredSchedule
 	)
 	err = s.transact(ctx, func(b *pgx.Batch) {
 		b.Queue(lockSchedules, in.Tenant)
-		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(scanInto(&all, &sameName))
+		b.Queue(countSchedules, in.Tenant, in.Name).QueryRow(scanInto(&count, &sameName))
 	}, func(b *pgx.Batch) error {
 		switch {
 		case sameName > 0 && isNew:
 			return agent.FieldErrorf(agent.CodeConflict, "name", "there is a schedule %q already", in.Name)
-		case sameName == 0 && maxSchedules > 0 && all >= maxSchedules:
-			return agent.Errorf(agent.CodeOverflow, "", "there are %d schedules, and no more are allowed", all)
+		case sameName == 0 && maxSchedules > 0 && count >= maxSchedules:
+			return agent.Errorf(agent.CodeOverflow, "", "there are %d schedules, and no more are allowed", count)
 		}
 		queueRow(b, &stored, nil, scanSchedule, putSchedule, in.Tenant, in.Name, document, in.Paused, cleanText(in.Note), principal, in.UpdatedBy,
 			cmp.Or(in.Kind, agent.ScheduleRuns))
@@ -84,8 +84,8 @@ const pauseSchedule = `
 UPDATE schedules SET paused = $3, note = $4, revision = revision + 1, updated_at = clock_timestamp() WHERE tenant = $1 AND name = $2
 RETURNING ` + scheduleColumns
 
-// PauseSchedule pauses or resumes a schedule. It does not change with whose rights the schedule runs. The error is [agent.CodeNotFound] if
-// the tenant has no schedule of that name.
+// PauseSchedule pauses or resumes a schedule. It does not change the principal with whose rights the schedule runs. The error is [agent.CodeNotFound] if
+// the tenant does not have the schedule.
 func (s *ScheduleStore) PauseSchedule(ctx context.Context, tenant, name string, paused bool, note string) (agent.StoredSchedule, error) {
 	found, err := queryRow(ctx, s.pool, unknownSchedule(name), scanSchedule, pauseSchedule, tenant, cleanText(name), paused, cleanText(note))
 	return found, mapError("pause schedule", err)
@@ -94,7 +94,7 @@ func (s *ScheduleStore) PauseSchedule(ctx context.Context, tenant, name string, 
 const readSchedule = `
 SELECT ` + scheduleColumns + ` FROM schedules WHERE tenant = $1 AND name = $2`
 
-// Schedule returns a schedule. The error is [agent.CodeNotFound] if the tenant has none of that name.
+// Schedule returns a schedule. The error is [agent.CodeNotFound] if the tenant does not have it.
 func (s *ScheduleStore) Schedule(ctx context.Context, tenant, name string) (agent.StoredSchedule, error) {
 	found, err := queryRow(ctx, s.pool, unknownSchedule(name), scanSchedule, readSchedule, tenant, cleanText(name))
 	return found, mapError("read schedule", err)
@@ -104,7 +104,7 @@ func unknownSchedule(name string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "name", "there is no schedule %.140q", name)
 }
 
-// DeleteSchedule removes a schedule and its runs. The error is [agent.CodeNotFound] if the tenant has none of that name.
+// DeleteSchedule removes a schedule and its runs. The error is [agent.CodeNotFound] if the tenant does not have the schedule.
 func (s *ScheduleStore) DeleteSchedule(ctx context.Context, tenant, name string) error {
 	tag, err := s.pool.Exec(ctx, `DELETE FROM schedules WHERE tenant = $1 AND name = $2`, tenant, cleanText(name))
 	if err == nil && tag.RowsAffected() == 0 {
@@ -123,16 +123,16 @@ const listSchedules = `
 SELECT ` + scheduleColumns + ` FROM schedules WHERE (tenant = $1 OR $1 = '*') AND (tenant, name) > ($2, $3)
 ORDER BY tenant, name LIMIT $4::integer + 1`
 
-// Schedules lists schedules by name; the tenant "*" stands for all tenants. Next is empty on the last page. One query.
+// Schedules lists schedules by name. The tenant "*" stands for all tenants. Next is empty on the last page.
 func (s *ScheduleStore) Schedules(ctx context.Context, tenant string, p agent.Page) (page agent.SchedulePage, err error) {
-	var from schedulePlace
-	if err := decodePageToken(p.Token, &from, func(p *schedulePlace) bool {
+	var after schedulePlace
+	if err := decodePageToken(p.Token, &after, func(p *schedulePlace) bool {
 		return checkNames(nameField{value: p.Tenant}, nameField{value: p.Name}) == nil
 	}); err != nil {
 		return page, err
 	}
 	size := pageSize(p.Size)
-	found, err := queryRows(ctx, s.pool, scanSchedule, listSchedules, tenant, from.Tenant, from.Name, size)
+	found, err := queryRows(ctx, s.pool, scanSchedule, listSchedules, tenant, after.Tenant, after.Name, size)
 	if err == nil {
 		found, page.Next, err = cutPage(found, size, func(last *agent.StoredSchedule) any { return schedulePlace{last.Tenant, last.Name} })
 	}

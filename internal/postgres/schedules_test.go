@@ -66,7 +66,7 @@ func TestSchedule(t *testing.T) {
 	require.True(t, kept.Paused)
 	require.Equal(t, "holidays", kept.Note)
 	require.EqualValues(t, 3, kept.Revision)
-	require.Equal(t, other.Principal, kept.Principal, "who pauses does not change with whose rights it runs")
+	require.Equal(t, other.Principal, kept.Principal, "pausing does not change the principal")
 
 	for _, who := range []string{"evil", ""} {
 		_, err = b.Schedule(t.Context(), who, "news")
@@ -98,7 +98,7 @@ func TestSchedulesAreBounded(t *testing.T) {
 			requireCode(t, agent.CodeOverflow, err)
 		}
 	}
-	require.Equal(t, 3, failed, "also when they are made at once")
+	require.Equal(t, 3, failed, "even for concurrent requests")
 	require.Equal(t, 5, b.count("schedules"))
 }
 
@@ -163,7 +163,7 @@ func TestScheduleRun(t *testing.T) {
 	require.Equal(t, agent.ScheduleRun{
 		RunID: "r1", Tenant: tenant, Schedule: "news", Kind: "heartbeat", Workflow: "w1", Status: "running", StartedAt: run.StartedAt,
 	}, run)
-	require.Equal(t, run, b.scheduled("news", "r1"), "what is recorded stays")
+	require.Equal(t, run, b.scheduled("news", "r1"), "the recorded run does not change")
 	_, _, err = b.BeginScheduleRun(ctx, tenant, "gone", "r2", "w")
 	requireFault(t, agent.CodeNotFound, "name", err)
 	b.plan("other")
@@ -185,12 +185,12 @@ func TestScheduleRun(t *testing.T) {
 	require.Empty(t, long)
 	left, err := b.FinishScheduleRun(ctx, end("r1", "d1"))
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 2}, positions(left), "the first answer is a change")
+	require.Equal(t, []int{0, 2}, positions(left), "the first answer counts as a change")
 	again := end("r1", "d9")
 	again.Status, again.Notices = "failed", nil
 	left, err = b.FinishScheduleRun(ctx, again)
 	require.NoError(t, err)
-	require.Equal(t, []int{0, 2}, positions(left), "the first end stands")
+	require.Equal(t, []int{0, 2}, positions(left), "the first end wins")
 	long, err = b.LongRuns(ctx, 0, 10)
 	require.NoError(t, err)
 	require.Empty(t, long)
@@ -200,7 +200,7 @@ func TestScheduleRun(t *testing.T) {
 	note.Status, note.Attempts, note.Error = agent.NoticeSent, 3, nil
 	require.NoError(t, b.NoteNotice(ctx, tenant, "r1", note))
 	note.Status, note.Attempts = agent.NoticeFailed, 1
-	require.NoError(t, b.NoteNotice(ctx, tenant, "r1", note), "a late attempt of another worker")
+	require.NoError(t, b.NoteNotice(ctx, tenant, "r1", note), "from a late attempt")
 	require.NoError(t, b.NoteNotice(ctx, "evil", "r1", agent.ScheduleNotice{Position: 2, Status: agent.NoticeSent}))
 	left, err = b.FinishScheduleRun(ctx, again)
 	require.NoError(t, err)
@@ -233,7 +233,7 @@ func TestScheduleRun(t *testing.T) {
 	require.NoError(t, err)
 	got, err = b.ScheduleRun(ctx, tenant, "r1")
 	require.NoError(t, err)
-	require.Empty(t, got.Output, "what is forgotten of the session is forgotten of the run")
+	require.Empty(t, got.Output, "the run loses what retention removes of the session")
 	require.Empty(t, got.ResultRef)
 }
 
@@ -286,7 +286,7 @@ func TestOldScheduleRunsAreForgotten(t *testing.T) {
 			ids = append(ids, r.RunID)
 		}
 	}
-	require.Equal(t, []string{"r5", "r4", "r3", "waits"}, ids, "newest first; what has not ended stays")
+	require.Equal(t, []string{"r5", "r4", "r3", "waits"}, ids, "newest first, and unfinished runs stay")
 	require.Equal(t, 5, b.count("schedule_runs"))
 	page, err = b.ScheduleRuns(t.Context(), "evil", "news", agent.Page{})
 	require.NoError(t, err)
@@ -296,5 +296,5 @@ func TestOldScheduleRunsAreForgotten(t *testing.T) {
 	require.Equal(t, 1, b.count("schedule_runs"))
 	left, err := b.FinishScheduleRun(t.Context(), end("waits", "x"))
 	require.NoError(t, err)
-	require.Empty(t, left, "nobody hears of a run whose schedule is gone")
+	require.Empty(t, left, "a run whose schedule is gone has no notices")
 }

@@ -65,12 +65,12 @@ func TestCallCounts(t *testing.T) {
 	for _, id := range []string{"t1", "t2"} {
 		b.ready(id, "s")
 		first := modelStep(id, 1, 2, call("c1"), call("c2"), agent.Block{Type: agent.BlockToolCall, ID: "c3", Name: "send"})
-		first.Calls = append(first.Calls, agent.UsageEntry{Epoch: 1, Model: "small"}) // a repetition is no reply
+		first.Calls = append(first.Calls, agent.UsageEntry{Epoch: 1, Model: "small"}) // a repeated epoch is not another reply
 		require.NoError(t, b.SaveModelStep(t.Context(), first))
 		require.NoError(t, b.SaveToolStep(t.Context(), toolStep(id, 1, "c1", 1)))
 		require.NoError(t, b.SaveModelStep(t.Context(), modelStep(id, 2, 1, agent.Text("done"))))
 		if id == "t1" {
-			require.Zero(t, counts(), "a turn that runs does not count")
+			require.Zero(t, counts(), "a running turn does not count")
 			b.finish(finish(id, "s"))
 		}
 	}
@@ -104,7 +104,7 @@ func TestPrepared(t *testing.T) {
 	got, ok, err := b.Prepared(t.Context(), "t1")
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, p, got, "the first stands")
+	require.Equal(t, p, got, "the first one wins")
 	require.Equal(t, 2, b.count("usage_ledger WHERE step = 0"))
 
 	foreign := p
@@ -119,7 +119,7 @@ func TestPrepared(t *testing.T) {
 	_, ok, err = b.Prepared(t.Context(), "t2")
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.Equal(t, 2, b.count("usage_ledger WHERE turn_id = 't2'"), "what the zombie spent is on the bill")
+	require.Equal(t, 2, b.count("usage_ledger WHERE turn_id = 't2'"), "the costs of the overtaken attempt are in the ledger")
 	late.Fence.Epoch = 2
 	b.finish(finish("t2", "s2"))
 	require.ErrorIs(t, b.SavePrepared(t.Context(), late), agent.ErrFenced)
@@ -129,7 +129,7 @@ func dataset(ref string, rows int) *agent.Dataset {
 	return &agent.Dataset{Ref: ref, RowCount: rows, Fields: []agent.DatasetField{{Name: "price", Type: "number"}, {Name: "\x00", Type: "mixed"}}}
 }
 
-// leave runs a turn whose calls leave datasets; nil is a call without one.
+// leave runs a turn whose calls store datasets. nil is a call without one.
 func (b *bench) leave(id string, sets ...*agent.Dataset) {
 	b.t.Helper()
 	b.ready(id, "s")
@@ -168,7 +168,7 @@ func TestDatasets(t *testing.T) {
 	b.begin(turn("t5", "s"))
 	require.Equal(t, []string{line("t3", 3), line("t1", 2), line("t1", 1)}, b.datasets("t4", 10))
 	require.Equal(t, []string{line("t3", 3), line("t1", 2)}, b.datasets("t5", 2))
-	require.Equal(t, []string{line("t1", 2), line("t1", 1)}, b.datasets("t3", 10), "nothing of later turns")
+	require.Equal(t, []string{line("t1", 2), line("t1", 1)}, b.datasets("t3", 10), "no datasets of later turns")
 	require.Empty(t, b.datasets("t5", 0))
 	require.Empty(t, b.datasets("unknown", 10))
 	foreign, err := b.Datasets(t.Context(), "evil", "s", "t5", 10)
@@ -212,10 +212,10 @@ func TestDatasetsAreBounded(t *testing.T) {
 		b.finish(finish(id, "s"))
 	}
 	b.begin(turn("now", "s"))
-	require.Empty(t, b.datasets("now", 10), "fifty turns back, not more")
+	require.Empty(t, b.datasets("now", 10), "at most fifty turns back")
 }
 
-// The plan follows indexes, however much there is of other turns.
+// The query only uses indexes, however many other turns there are.
 func TestDatasetsReadsOnlyTheSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -306,7 +306,7 @@ func TestReferencesGoWithTheSession(t *testing.T) {
 		require.NoError(t, err)
 		b.finish(finish("t-"+session, session))
 	}
-	b.forget("s")
+	b.deleteSession("s")
 	for _, table := range []string{"reference_lists", "session_references", "turn_tools"} {
 		require.Equal(t, 1, b.count(table), table)
 	}
@@ -329,7 +329,7 @@ func TestTurnTools(t *testing.T) {
 	require.Equal(t, tools, kept)
 	kept, err = b.SaveTurnTools(t.Context(), "t1", agent.TurnTools{})
 	require.NoError(t, err)
-	require.Equal(t, tools, kept, "the first stands")
+	require.Equal(t, tools, kept, "the first one wins")
 	kept, ok, err = b.TurnTools(t.Context(), "t1")
 	require.NoError(t, err)
 	require.True(t, ok)

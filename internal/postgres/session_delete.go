@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// maxDeletedSessions bounds the sessions that one transaction deletes: the named one and those of child turns.
+	// maxDeletedSessions bounds the sessions that one transaction deletes, including those of child turns.
 	maxDeletedSessions = 10_000
-	// deleteTimeout bounds a statement: a session may have been in use for years.
+	// deleteTimeout is long because a session may have been used for years.
 	deleteTimeout = `SET LOCAL statement_timeout = '5min'`
 )
 
@@ -23,14 +23,14 @@ SELECT FROM sessions WHERE tenant = $1 AND session_id = ANY ($2) ORDER BY sessio
 const sessionsAreLive = `
 SELECT EXISTS (SELECT FROM turns WHERE tenant = $1 AND session_id = ANY ($2) AND state IN ('queued', 'running'))`
 
-// The other sessions with child turns of the sessions $2.
+// readChildSessions returns the other sessions that have child turns of the sessions $2.
 const readChildSessions = `
 SELECT DISTINCT c.session_id
 FROM turns p JOIN turns c ON c.parent = p.turn_id AND c.parent <> ''
 WHERE p.tenant = $1 AND p.session_id = ANY ($2) AND c.tenant = $1 AND c.session_id <> ALL ($2)
 ORDER BY c.session_id LIMIT $3`
 
-// Those of the sessions $3 that have only child turns of the sessions $2.
+// readOwnSessions returns those of the sessions $3 that only have child turns of the sessions $2.
 const readOwnSessions = `
 SELECT s.session_id FROM sessions s
 WHERE s.tenant = $1 AND s.session_id = ANY ($3) AND NOT EXISTS (
@@ -39,7 +39,8 @@ WHERE s.tenant = $1 AND s.session_id = ANY ($3) AND NOT EXISTS (
 		SELECT FROM turns p WHERE p.turn_id = o.parent AND p.tenant = $1 AND p.session_id = ANY ($2)))
 ORDER BY s.session_id`
 
-// The content that tools and turns of these sessions stored. All turns have ended, so every call is in tool_calls.
+// readOwnRefs returns the references to the content that the turns and tools of these sessions have stored. All turns have ended, so all calls are in
+// tool_calls.
 const readOwnRefs = `
 SELECT c.ref FROM turns t JOIN tool_calls c ON c.turn_id = t.turn_id
 WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND c.ref LIKE 'cas://sha256:%'
@@ -50,8 +51,8 @@ UNION
 SELECT 'cas://' || r.cas_id FROM turns t JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.tenant = $1 AND t.session_id = ANY ($2) AND r.cas_id IS NOT NULL`
 
-// Those of the references $2 that nobody of the tenant holds once the sessions are deleted, and whose content nobody has stored recently: a
-// tool that has just stored content may be about to refer to it.
+// readOrphans returns those of the references $2 that nothing of the tenant holds any more. It leaves out content that was stored recently, because the
+// tool that has stored it may be about to refer to it.
 const readOrphans = `
 SELECT d.ref FROM unnest($2::text[]) AS d (ref)
 WHERE NOT EXISTS (SELECT FROM blob_refs r WHERE r.tenant = $1 AND r.digest = substr(d.ref, 14))
@@ -61,8 +62,7 @@ ORDER BY d.ref`
 
 const turnsOf = ` IN (SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = ANY ($2))`
 
-// deletesOfTurns returns the statements that delete what refers to messages, turns and sessions. The ledger stays: costs outlive their
-// turns.
+// deletesOfTurns returns the statements that delete the rows that refer to messages, turns and sessions, except those of the ledger.
 func deletesOfTurns() []string {
 	return []string{
 		`DELETE FROM events WHERE stream_id` + turnsOf,
@@ -87,13 +87,12 @@ const (
 	deleteSessions = `DELETE FROM sessions WHERE tenant = $1 AND session_id = ANY ($2)`
 )
 
-// DeleteSession deletes a session in one transaction: its turns with all their data, the log of their events, and the sessions in which
-// only their child turns ran. The ledger stays. Refs are the references to content that the session stored and nobody else of the tenant
-// holds; the caller removes that content after this has returned. The collection removes content that was stored within [Config.BlobGrace],
-// since somebody may be about to refer to it.
+// DeleteSession deletes a session in one transaction: its turns with all their data and events, and the sessions in which only their child turns ran. It
+// does not delete rows of the ledger. Refs in the result are the references to content that the session has stored and nothing else of the tenant holds;
+// the caller then has to delete that content. Content that was stored within [Config.BlobGrace] is left to the collection.
 //
-// The error is [agent.CodeNotFound] if the tenant does not have the session, [agent.CodeConflict] if a turn or a child turn runs or waits
-// in it, and [agent.CodeOverflow] for more than 10,000 sessions of child turns.
+// The error is [agent.CodeNotFound] if the tenant does not have the session, [agent.CodeConflict] if a turn runs or waits in one of the sessions, and
+// [agent.CodeOverflow] for more than 10,000 sessions of child turns.
 func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionDeleted, error) {
 	deleted := agent.SessionDeleted{SessionID: id}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -104,7 +103,7 @@ func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agen
 		if err := d.choose(ctx, id); err != nil {
 			return err
 		}
-		refs, err := d.strings(ctx, readOwnRefs, d.sessions)
+		refs, err := d.queryStrings(ctx, readOwnRefs, d.sessions)
 		if err != nil {
 			return err
 		}
@@ -114,7 +113,7 @@ func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agen
 		if _, err := tx.Exec(ctx, deleteCached, tenant, refs); err != nil {
 			return err
 		}
-		deleted.Refs, err = d.strings(ctx, readOrphans, refs, s.cfg.BlobGrace)
+		deleted.Refs, err = d.queryStrings(ctx, readOrphans, refs, s.cfg.BlobGrace)
 		deleted.Blobs = len(deleted.Refs)
 		return err
 	})
@@ -124,52 +123,51 @@ func (s *SessionStore) DeleteSession(ctx context.Context, tenant string, id agen
 	return deleted, nil
 }
 
-const readStreamKept = `SELECT EXISTS (SELECT FROM streams WHERE stream_id = $1)`
-
-// HasStream reports whether a turn's events, or that it had some, are on record. Those of a deleted turn are not, though the process that
-// wrote them may remember them for a moment.
-func (s *SessionStore) HasStream(ctx context.Context, id agent.TurnID) (kept bool, err error) {
-	err = s.pool.QueryRow(ctx, readStreamKept, id).Scan(&kept)
-	return kept, mapError("read stream", err)
+// HasStream reports whether the database has the stream of a turn, even if its events have been removed. It does not have that of a deleted turn, whose
+// events the process that wrote them may still show for a moment.
+func (s *SessionStore) HasStream(ctx context.Context, id agent.TurnID) (exists bool, err error) {
+	err = s.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM streams WHERE stream_id = $1)`, id).Scan(&exists)
+	return exists, mapError("read stream", err)
 }
 
-// sessionDeletion is the transaction of a deletion.
+// sessionDeletion is the transaction that deletes a session.
 type sessionDeletion struct {
 	tx       pgx.Tx
 	tenant   string
 	sessions []string // locked
 }
 
-// choose locks the named session, and then, generation by generation, the sessions that only its turns used.
+// choose locks a session and, generation by generation, the sessions that only its child turns have used. It returns an error if the session must not be
+// deleted.
 func (d *sessionDeletion) choose(ctx context.Context, id agent.SessionID) error {
 	if n, err := d.lock(ctx, []string{string(id)}); err != nil || n == 0 {
 		return cmp.Or(err, unknownSession(id))
 	}
 	d.sessions = []string{string(id)}
 	for {
-		children, err := d.strings(ctx, readChildSessions, d.sessions, maxDeletedSessions+1)
+		children, err := d.queryStrings(ctx, readChildSessions, d.sessions, maxDeletedSessions+1)
 		if err != nil {
 			return err
 		}
 		if _, err := d.lock(ctx, children); err != nil {
 			return err
 		}
-		own, err := d.strings(ctx, readOwnSessions, d.sessions, children)
+		ownSessions, err := d.queryStrings(ctx, readOwnSessions, d.sessions, children)
 		if err != nil {
 			return err
 		}
-		if len(own) == 0 {
+		if len(ownSessions) == 0 {
 			break
 		}
-		if d.sessions = append(d.sessions, own...); len(d.sessions) > maxDeletedSessions {
+		if d.sessions = append(d.sessions, ownSessions...); len(d.sessions) > maxDeletedSessions {
 			return agent.Errorf(agent.CodeOverflow, "", "session %q has child turns in more than %d sessions", id, maxDeletedSessions)
 		}
 	}
-	var live bool
-	if err := d.tx.QueryRow(ctx, sessionsAreLive, d.tenant, d.sessions).Scan(&live); err != nil {
+	var areLive bool
+	if err := d.tx.QueryRow(ctx, sessionsAreLive, d.tenant, d.sessions).Scan(&areLive); err != nil {
 		return err
 	}
-	if live {
+	if areLive {
 		return agent.Errorf(agent.CodeConflict, "", "a turn runs or waits in session %q", id)
 	}
 	return nil
@@ -182,22 +180,22 @@ func (d *sessionDeletion) lock(ctx context.Context, sessions []string) (int64, e
 
 func (d *sessionDeletion) delete(ctx context.Context) (turns, messages int, err error) {
 	var b pgx.Batch
-	counted := func(to *int) func(pgconn.CommandTag) error {
+	countInto := func(n *int) func(pgconn.CommandTag) error {
 		return func(tag pgconn.CommandTag) error {
-			*to = int(tag.RowsAffected())
+			*n = int(tag.RowsAffected())
 			return nil
 		}
 	}
 	for _, sql := range deletesOfTurns() {
 		b.Queue(sql, d.tenant, d.sessions)
 	}
-	b.Queue(deleteMessages, d.tenant, d.sessions).Exec(counted(&messages))
-	b.Queue(deleteTurns, d.tenant, d.sessions).Exec(counted(&turns))
+	b.Queue(deleteMessages, d.tenant, d.sessions).Exec(countInto(&messages))
+	b.Queue(deleteTurns, d.tenant, d.sessions).Exec(countInto(&turns))
 	b.Queue(deleteSessions, d.tenant, d.sessions)
 	return turns, messages, d.tx.SendBatch(ctx, &b).Close()
 }
 
-// strings returns the only column of a query about the tenant.
-func (d *sessionDeletion) strings(ctx context.Context, sql string, args ...any) ([]string, error) {
+// queryStrings returns the only column of a query whose first argument is the tenant.
+func (d *sessionDeletion) queryStrings(ctx context.Context, sql string, args ...any) ([]string, error) {
 	return queryRows(ctx, d.tx, pgx.RowTo[string], sql, append([]any{d.tenant}, args...)...)
 }

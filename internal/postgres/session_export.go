@@ -8,7 +8,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxExportBytes bounds the transcript and the results of an export, which is built in memory.
+// maxExportBytes bounds the size of an export's messages and results, because an export is built in memory.
 const maxExportBytes = 256 << 20
 
 const readSession = `
@@ -33,9 +33,8 @@ SELECT name, body, updated_at FROM session_notes WHERE tenant = $1 AND session_i
 	exportReferences = referenceColumns + `ORDER BY number`
 )
 
-// ExportSession returns everything that is stored of a session, as of one moment and in one round trip. The error is [agent.CodeNotFound]
-// if the tenant does not have the session, and [agent.CodeOverflow] for more than 256 MiB; [SessionStore.Messages] and [SessionStore.Turns]
-// return the pages of it.
+// ExportSession returns everything that is stored of a session, from one snapshot of the database. The error is [agent.CodeNotFound] if the tenant does not
+// have the session, and [agent.CodeOverflow] for more than 256 MiB. [SessionStore.Messages] and [SessionStore.Turns] return larger sessions in pages.
 func (s *SessionStore) ExportSession(ctx context.Context, tenant string, id agent.SessionID) (agent.SessionExport, error) {
 	e := agent.SessionExport{Tenant: tenant, SessionID: id}
 	err := s.snapshot(ctx, func(b *pgx.Batch) {

@@ -8,14 +8,14 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// shownTurn is the id of a turn t for readers: a copy is shown as the turn that it stands for.
+// shownTurn is the id of turn t for readers: a copy is shown under the id of its original.
 const shownTurn = `coalesce(nullif(t.copy_of, ''), t.turn_id)`
 
-// A deletion or a sweep of the copied session waits until the copies are there.
+// lockForked makes deletions and sweeps of the copied session wait until the copies exist.
 const lockForked = `
 SELECT FROM sessions WHERE tenant = $1 AND session_id = $2 FOR SHARE`
 
-// The turn $3 of a session, or the newest one.
+// readForkPoint reads turn $3 of a session, or the newest turn if $3 is empty.
 const readForkPoint = `
 SELECT ` + shownTurn + `, t.seq FROM turns t
 WHERE t.tenant = $1 AND t.session_id = $2 AND ($3 = '' OR t.turn_id = $3 OR t.copy_of = $3) ORDER BY t.seq DESC LIMIT 1`
@@ -26,11 +26,10 @@ SELECT turn_id FROM turns WHERE tenant = $1 AND session_id = $2 AND seq <= $3 AN
 const measureMessages = `
 SELECT coalesce(sum(size), 0)::bigint FROM messages WHERE tenant = $1 AND session_id = $2`
 
-// copyTurns copies the turns of a session ($3) up to a sequence number ($4), as far as they have ended, into a locked session ($2). It returns a
-// row if that had no turns and no messages; otherwise it changes nothing. Of what turns leave, copies have the messages, the datasets, which
-// later turns may use, and the references to content. Events, results and steps stay with the original, and the ledger
-// has no rows of copies. Sweeps do not come back for what is older than their mark, so a copy is as swept as its original. An erasure waits for
-// the copies of what it erases, and finds them by their user.
+// copyTurns copies the finished turns of a session ($3) up to a sequence number ($4) into a locked session ($2). It returns a row if that session had no
+// turns and no messages; otherwise it changes nothing. Copies have the messages, the datasets, which later turns may use, and the references to content of
+// their originals, but no events, results, steps or ledger rows. Sweeps do not visit turns from before their mark, so a copy is marked as swept like its
+// original. An erasure waits for copies that are being made, and finds them by their user.
 const copyTurns = `
 WITH target AS (
 	SELECT FROM sessions WHERE tenant = $1 AND session_id = $2 AND last_seq = 0 AND last_position = 0
@@ -81,10 +80,9 @@ func sessionInUse(id agent.SessionID) error {
 	return agent.FieldErrorf(agent.CodeConflict, "session_id", "session %q has turns or messages already: name a new one", id)
 }
 
-// ForkSession makes a session that begins with a copy of another one's transcript, in one transaction. Decisions that were remembered for the session,
-// and notes, which may tell of later turns, are not copied. The error is [agent.CodeNotFound] if the tenant does not have the session or the
-// session does not have the turn, [agent.CodeConflict] if a turn up to that one has not ended or the new session is in use, and
-// [agent.CodeOverflow] for more than 256 MiB.
+// ForkSession creates a session that begins with a copy of another session's transcript, in one transaction. It does not copy remembered decisions, nor
+// notes, which may be about later turns. The error is [agent.CodeNotFound] if the tenant does not have the session or the session does not have the turn,
+// [agent.CodeConflict] if a turn up to that one has not ended or the new session is in use, and [agent.CodeOverflow] for more than 256 MiB.
 func (s *SessionStore) ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error) {
 	forked := agent.SessionForked{SessionID: f.SessionID, ForkedFrom: f.From}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -110,17 +108,17 @@ func (s *SessionStore) ForkSession(ctx context.Context, tenant string, f agent.F
 	return forked, nil
 }
 
-// forkPoint returns the sequence number of the last turn that a fork copies, and sets its id. The session is locked.
+// forkPoint returns the sequence number of the last turn that a fork copies, and sets forked.TurnID to its id. The session must be locked.
 func forkPoint(ctx context.Context, tx pgx.Tx, tenant string, f *agent.Fork, forked *agent.SessionForked) (last int64, err error) {
 	err = tx.QueryRow(ctx, readForkPoint, tenant, f.From, f.TurnID).Scan(&forked.TurnID, &last)
 	if f.TurnID == "" {
-		err = optional(err)
+		err = ignoreNoRows(err)
 	}
 	if err != nil {
 		return 0, ifNoRows(err, agent.FieldErrorf(agent.CodeNotFound, "turn_id", "session %q has no turn %q", f.From, f.TurnID))
 	}
 	var unended agent.TurnID
-	if err := optional(tx.QueryRow(ctx, readUnended, tenant, f.From, last).Scan(&unended)); err != nil {
+	if err := ignoreNoRows(tx.QueryRow(ctx, readUnended, tenant, f.From, last).Scan(&unended)); err != nil {
 		return 0, err
 	}
 	if unended != "" {
@@ -129,7 +127,7 @@ func forkPoint(ctx context.Context, tx pgx.Tx, tenant string, f *agent.Fork, for
 	return last, checkForkSize(ctx, tx, tenant, f.From)
 }
 
-// checkForkSize bounds what one transaction copies.
+// checkForkSize returns an error if a session is too large to be copied in one transaction.
 func checkForkSize(ctx context.Context, q querier, tenant string, id agent.SessionID) error {
 	size, err := queryRow(ctx, q, nil, pgx.RowTo[int64], measureMessages, tenant, id)
 	if err != nil {
@@ -144,7 +142,7 @@ func checkForkSize(ctx context.Context, q querier, tenant string, id agent.Sessi
 const readRerunSource = `
 SELECT session_id, seq FROM turns WHERE turn_id = $1 AND tenant = $2`
 
-// A turn that is run again is not erased before its rerun is there.
+// lockOriginal prevents that a turn is erased before its rerun is recorded.
 const lockOriginal = `
 SELECT FROM turns WHERE turn_id = $1 FOR KEY SHARE`
 
@@ -152,8 +150,8 @@ const markRerun = `
 UPDATE turns t SET rerun_of = $2, from_step = $3, origin_user = coalesce(nullif(o.origin_user, ''), o.user_id)
 FROM turns o WHERE t.turn_id = $1 AND o.turn_id = $2`
 
-// A preparation that is taken over is not charged again.
-const takePrepared = `
+// copyPrepared copies a preparation without its ledger rows, so that it is not charged again.
+const copyPrepared = `
 INSERT INTO prepared (turn_id, producer, epoch, body) VALUES ($1, $2, $3, $4::json)`
 
 // queueRerun queues the statements that link a new turn to its original and copy the original's preparation.
@@ -162,22 +160,23 @@ func queueRerun(b *pgx.Batch, id agent.TurnID, r *agent.Rerun) error {
 	if r.Prepared == nil {
 		return nil
 	}
-	taken := *r.Prepared
-	taken.TurnID, taken.Usage = id, agent.Usage{}
-	body, err := encode(taken)
-	b.Queue(takePrepared, id, taken.Fence.Producer, taken.Fence.Epoch, body)
+	prepared := *r.Prepared
+	prepared.TurnID, prepared.Usage = id, agent.Usage{}
+	body, err := encode(prepared)
+	b.Queue(copyPrepared, id, prepared.Fence.Producer, prepared.Fence.Epoch, body)
 	return err
 }
 
-// branchSource is the range of turns that the branch of a rerun begins with.
+// branchSource is the range of turns that are copied into the session of a rerun. Its methods do nothing for the zero value, that of a record that is not a
+// rerun.
 type branchSource struct {
-	from   agent.SessionID // empty: the record reruns no turn
-	last   int64           // the sequence number of the last turn
-	exists bool            // the turn that runs again is still there
-	copied bool
+	from      agent.SessionID
+	last      int64 // the sequence number of the last turn
+	exists    bool  // whether the original turn still exists
+	areCopied bool  // whether the turns have been copied
 }
 
-// branchOf returns the branch of a record.
+// branchOf returns the branch source of a record.
 func (s *TurnStore) branchOf(ctx context.Context, t *agent.TurnRecord) (b branchSource, err error) {
 	if t.Rerun == nil {
 		return branchSource{}, nil
@@ -199,24 +198,24 @@ func (b *branchSource) queueLock(batch *pgx.Batch, t *agent.TurnRecord) {
 	batch.Queue(lockOriginal, t.Rerun.Of).QueryRow(scanFound(&b.exists))
 }
 
-// check returns why a record cannot begin in its branch.
+// check returns an error if the branch could not be made.
 func (b *branchSource) check(t *agent.TurnRecord) error {
 	switch {
 	case b.from == "":
 		return nil
 	case !b.exists:
 		return unknownTurn("", t.Rerun.Of)
-	case !b.copied:
+	case !b.areCopied:
 		return sessionInUse(t.SessionID)
 	default:
 		return nil
 	}
 }
 
-// queueCopy queues the copies, for a session that is locked.
+// queueCopy queues the statement that copies the turns into the locked session of the rerun.
 func (b *branchSource) queueCopy(batch *pgx.Batch, t *agent.TurnRecord) {
 	if b.from == "" {
 		return
 	}
-	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last).QueryRow(scanFound(&b.copied, new(int), new(int)))
+	batch.Queue(copyTurns, t.Tenant, t.SessionID, b.from, b.last).QueryRow(scanFound(&b.areCopied, new(int), new(int)))
 }

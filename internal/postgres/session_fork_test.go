@@ -21,7 +21,7 @@ func (b *bench) fork(from, turn, to string) agent.SessionForked {
 	return forked
 }
 
-// lines returns the messages of a session, a line each; none for an unknown one.
+// lines returns the messages of a session, one per line, or none for an unknown session.
 func (b *bench) lines(session string) (lines []string) {
 	b.t.Helper()
 	found, err := b.Messages(b.t.Context(), tenant, agent.SessionID(session), 0, 100)
@@ -34,8 +34,8 @@ func (b *bench) lines(session string) (lines []string) {
 	return lines
 }
 
-// exported returns everything that is kept of a session as JSON.
-func (b *bench) exported(session string) string {
+// exportJSON returns the export of a session as JSON.
+func (b *bench) exportJSON(session string) string {
 	b.t.Helper()
 	e, err := b.ExportSession(b.t.Context(), tenant, agent.SessionID(session))
 	require.NoError(b.t, err)
@@ -53,15 +53,15 @@ func TestForkSession(t *testing.T) {
 	b.finish(finish("t2", "s"))
 	b.ready("t3", "s")
 	require.NoError(t, b.SetTitle(t.Context(), tenant, "s", "My trip", "ann"))
-	before := b.exported("s")
+	before := b.exportJSON("s")
 	spent := b.count("usage_ledger")
 
 	forked := b.fork("s", "t2", "branch")
 	require.Equal(t, agent.SessionForked{SessionID: "branch", ForkedFrom: "s", TurnID: "t2", Turns: 2, Messages: 6}, forked)
-	require.Equal(t, b.lines("s")[:6], b.lines("branch"), "with the turns of the original, which can be looked up")
-	require.Equal(t, before, b.exported("s"), "the original is not changed")
-	require.Equal(t, spent, b.count("usage_ledger"), "what was paid is not paid again")
-	require.Zero(t, b.count(`remembered_decisions WHERE session_id = 'branch'`), "nobody has approved anything there")
+	require.Equal(t, b.lines("s")[:6], b.lines("branch"), "with the turn ids of the original")
+	require.Equal(t, before, b.exportJSON("s"), "the original is not changed")
+	require.Equal(t, spent, b.count("usage_ledger"), "costs are not copied")
+	require.Zero(t, b.count(`remembered_decisions WHERE session_id = 'branch'`), "decisions are not copied")
 	require.Zero(t, b.count(`session_notes WHERE session_id = 'branch'`))
 
 	page, err := b.FindSessions(t.Context(), agent.SessionQuery{Tenant: tenant})
@@ -69,13 +69,13 @@ func TestForkSession(t *testing.T) {
 	branch := page.Sessions[len(page.Sessions)-1]
 	require.Equal(t, "branch s t2 question t1 2", fmt.Sprint(branch.SessionID, " ", branch.ForkedFrom, " ", branch.LastTurnID, " ", branch.Summary, " ", branch.Turns))
 	require.Empty(t, branch.Title)
-	require.Equal(t, []string{"t3", "t2", "t1"}, b.foundTurns(agent.TurnQuery{Tenant: tenant}), "copies are no turns of their own")
+	require.Equal(t, []string{"t3", "t2", "t1"}, b.foundTurns(agent.TurnQuery{Tenant: tenant}), "copies are not listed as turns")
 
 	begun := b.ready("t4", "branch")
 	require.EqualValues(t, 7, begun.Cursor)
 	messages, _, err := b.Prompt(t.Context(), agent.PromptQuery{TurnID: "t4", Tenant: tenant, SessionID: "branch", Cursor: begun.Cursor, Step: 1})
 	require.NoError(t, err)
-	require.Len(t, messages, 7, "it goes on from there")
+	require.Len(t, messages, 7, "the branch continues after the copies")
 	sets, err := b.Datasets(t.Context(), tenant, "branch", "t4", 10)
 	require.NoError(t, err)
 	require.Len(t, sets, 1)
@@ -83,7 +83,7 @@ func TestForkSession(t *testing.T) {
 	b.finish(finish("t4", "branch"))
 	counts, err := b.CallCounts(t.Context(), tenant, "branch")
 	require.NoError(t, err)
-	require.Zero(t, counts, "what was copied was called elsewhere")
+	require.Zero(t, counts, "copied calls do not count")
 	kept, err := b.AddReferences(t.Context(), tenant, "branch", []agent.Reference{{Key: "doi:2", Source: "pubmed", Item: json.RawMessage(`{}`)}, {Key: "doi:1", Source: "pubmed", Item: json.RawMessage(`{}`)}})
 	require.NoError(t, err)
 	require.Equal(t, "2 1", fmt.Sprint(kept[0].Number, " ", kept[1].Number), "sources keep their numbers")
@@ -134,13 +134,13 @@ func TestABranchOutlivesItsOriginal(t *testing.T) {
 	b.fork("s", "", "branch")
 	said := b.lines("branch")
 	b.age()
-	require.Empty(t, b.forget("s").Refs, "its content is the branch's too")
+	require.Empty(t, b.deleteSession("s").Refs, "the branch refers to the content")
 	require.Equal(t, said, b.lines("branch"))
-	require.False(t, b.released(tenant, cas("1")))
-	require.Empty(t, b.forget("branch").Refs, "what a copy refers to is left to the collection")
-	b.putting(tenant, cas("1"))
+	require.False(t, b.release(tenant, cas("1")))
+	require.Empty(t, b.deleteSession("branch").Refs, "content that a copy refers to is left to the collection")
+	b.recordPut(tenant, cas("1"))
 	b.age()
-	require.True(t, b.released(tenant, cas("1")))
+	require.True(t, b.release(tenant, cas("1")))
 	for _, table := range perTurn() {
 		require.Zero(t, b.count(table), table)
 	}
@@ -162,7 +162,7 @@ func TestRetentionOfBranches(t *testing.T) {
 		"a copy goes when its original does")
 	require.Empty(t, b.holders(tenant, cas("1")))
 	require.Zero(t, b.count(`turns WHERE turn_id <> 'new'`))
-	b.soundness()
+	b.requireNoDanglingRows()
 }
 
 // rerun returns the record of a turn that reruns another.
@@ -177,11 +177,11 @@ func TestRerunBegins(t *testing.T) {
 	b.live(turn("t1", "s"), cas("1"), cas("2"))
 	b.live(turn("t2", "s"), cas("3"), cas("4"))
 	b.live(turn("t3", "s"), cas("5"), cas("6"))
-	before := b.exported("s")
+	before := b.exportJSON("s")
 
 	steps, last, err := b.StepMessages(t.Context(), "t2", 2)
 	require.NoError(t, err)
-	require.Equal(t, 2, last, "its last reply asked for tools")
+	require.Equal(t, 2, last, "its last reply has tool calls")
 	require.Len(t, steps, 2)
 	few := postgres.NewStore(b.pool, postgres.Config{PromptBytes: 10})
 	_, _, err = few.StepMessages(t.Context(), "t2", 2)
@@ -198,7 +198,7 @@ func TestRerunBegins(t *testing.T) {
 	require.Equal(t, append(b.lines("s")[:3], "4 again user: question again", "5 again assistant: call(c1)", "6 again tool: success(c1)"),
 		b.lines("branch"))
 	require.False(t, b.begin(r).New, "once")
-	require.Equal(t, before, b.exported("s"))
+	require.Equal(t, before, b.exportJSON("s"))
 
 	state, err := b.Turn(t.Context(), "again")
 	require.NoError(t, err)
@@ -212,8 +212,8 @@ func TestRerunBegins(t *testing.T) {
 	prepared, ok, err := b.Prepared(t.Context(), "again")
 	require.NoError(t, err)
 	require.True(t, ok)
-	require.Equal(t, agent.Prepared{TurnID: "again", Tenant: tenant, Query: "q", Fence: agent.Fence{StreamID: "again"}}, prepared, "which costs nothing")
-	require.Equal(t, "turn/again", strings.Join(b.holders(tenant, cas("3"))[:1], ""), "it keeps what its input refers to")
+	require.Equal(t, agent.Prepared{TurnID: "again", Tenant: tenant, Query: "q", Fence: agent.Fence{StreamID: "again"}}, prepared, "the copied preparation costs nothing")
+	require.Equal(t, "turn/again", strings.Join(b.holders(tenant, cas("3"))[:1], ""), "content that its input refers to stays")
 
 	requireCode(t, agent.CodeNotFound, beginError(b.Begin(t.Context(), rerun("x", "n", "t9", 0))))
 	foreign := rerun("x", "n", "t2", 0)
@@ -224,7 +224,7 @@ func TestRerunBegins(t *testing.T) {
 	require.Zero(t, b.count(`sessions WHERE session_id = 'n'`))
 
 	first := b.begin(rerun("first", "branch2", "t1", 0))
-	require.Equal(t, "ready 1", fmt.Sprint(first.Answer, " ", first.Cursor), "nothing came before it")
+	require.Equal(t, "ready 1", fmt.Sprint(first.Answer, " ", first.Cursor), "it begins an empty session")
 }
 
 func beginError(_ agent.Begun, err error) error { return err }
@@ -254,7 +254,7 @@ func TestErasureOfBranches(t *testing.T) {
 	left, err := b.CheckErasure(t.Context(), tenant, e.ID)
 	require.NoError(t, err)
 	require.Zero(t, left)
-	require.Empty(t, b.mentions("wisteria"), "also not in copies, and in reruns by somebody else")
+	require.Empty(t, b.mentions("wisteria"), "not in copies, nor in reruns by another user")
 	require.Equal(t, []string{"2 t2 user: of marigold", "3 t3 user: of marigold again"}, b.lines("branch"))
 	require.Zero(t, b.count(`sessions WHERE session_id IN ('second', 'third')`))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// SessionStore keeps the transcripts of sessions, and the notes, references and datasets of their turns.
+// SessionStore reads and changes sessions: their turns, transcripts, titles, notes, references and datasets.
 type SessionStore struct{ *database }
 
 func unknownSession(id agent.SessionID) error {
@@ -19,13 +19,13 @@ func unknownSession(id agent.SessionID) error {
 
 // SessionTurn is a turn in the list of a session.
 type SessionTurn struct {
-	Seq        int64 // the place in the order of the session's turns, from 1
+	Seq        int64 // the turn's number in the session, from 1
 	TurnID     agent.TurnID
 	Agent      string
 	State      string // as in [agent.TurnState]
 	CreatedAt  time.Time
-	FinishedAt *time.Time // nil while it is queued or running
-	Holds      bool       // the turn holds the session now
+	FinishedAt *time.Time // nil while the turn is queued or running
+	Holds      bool       // whether the turn holds the session
 }
 
 const readTurns = `
@@ -34,8 +34,8 @@ FROM turns t JOIN sessions s USING (tenant, session_id)
 WHERE t.tenant = $1 AND t.session_id = $2 AND t.seq > $3
 ORDER BY t.seq LIMIT $4`
 
-// Turns returns a page of a session's turns in order, those after a sequence number, at most limit (100 by default, 1,000 at most). The
-// error is [agent.CodeNotFound] if the tenant does not have the session.
+// Turns returns a page of a session's turns in order: those after a sequence number, at most limit (100 by default, 1,000 at most). The error is
+// [agent.CodeNotFound] if the tenant does not have the session.
 func (s *SessionStore) Turns(ctx context.Context, tenant string, id agent.SessionID, after int64, limit int) (page []SessionTurn, err error) {
 	var b pgx.Batch
 	queueExists(&b, unknownSession(id), sessionExists, tenant, id)
@@ -61,9 +61,8 @@ SELECT m.position, ` + shownTurn + `, m.created_at, m.role, m.blocks FROM (
 	ORDER BY position LIMIT $4
 ) m JOIN turns t ON t.turn_id = m.turn_id WHERE m.n = 1 OR m.total <= $5 ORDER BY m.position`
 
-// Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at
-// most) and at most as many bytes as a prompt may have, yet at least one. The error is [agent.CodeNotFound] if the tenant does not have the
-// session.
+// Messages returns a page of a session's transcript: the messages after a position, oldest first, at most limit (100 by default, 1,000 at most) and at most
+// [Config.PromptBytes], but at least one. The error is [agent.CodeNotFound] if the tenant does not have the session.
 func (s *SessionStore) Messages(
 	ctx context.Context, tenant string, id agent.SessionID, after int64, limit int,
 ) (page []TranscriptMessage, err error) {
@@ -79,7 +78,7 @@ func (s *SessionStore) Messages(
 const setTitle = `
 UPDATE sessions SET title = $3, titled_by = $4 WHERE tenant = $1 AND session_id = $2`
 
-// SetTitle gives a session a title, or none, and notes who did. The error is [agent.CodeNotFound] if the tenant does not have the session.
+// SetTitle sets or removes the title of a session, and stores who did so. The error is [agent.CodeNotFound] if the tenant does not have the session.
 func (s *SessionStore) SetTitle(ctx context.Context, tenant string, id agent.SessionID, title, by string) error {
 	tag, err := s.pool.Exec(ctx, setTitle, tenant, id, title, by)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -98,15 +97,15 @@ INSERT INTO session_notes (tenant, session_id, name, body, updated_at)
 SELECT tenant, session_id, $3, $4::json, clock_timestamp() FROM sessions WHERE tenant = $1 AND session_id = $2
 ON CONFLICT (tenant, session_id, name) DO UPDATE SET body = excluded.body, updated_at = excluded.updated_at`
 
-// Note returns the JSON that is stored with a session under a name, nil if there is none or no such session.
+// Note returns the JSON document that is stored with a session under a name, or nil if there is none or no such session.
 func (s *SessionStore) Note(ctx context.Context, tenant string, id agent.SessionID, name string) (json.RawMessage, error) {
 	var body []byte
 	err := s.pool.QueryRow(ctx, readNote, tenant, id, cleanText(name)).Scan(&body)
-	return body, mapError("read note", optional(err))
+	return body, mapError("read note", ignoreNoRows(err))
 }
 
-// SetNote stores up to 256 KiB of JSON with a session, and replaces what is stored under the name. More is [agent.CodeOverflow], what is
-// not JSON [agent.CodeInvalid], a session that the tenant does not have [agent.CodeNotFound].
+// SetNote stores a JSON document with a session under a name, and replaces an earlier one. The error is [agent.CodeOverflow] for more than 256 KiB,
+// [agent.CodeInvalid] if body is not JSON, and [agent.CodeNotFound] if the tenant does not have the session.
 func (s *SessionStore) SetNote(ctx context.Context, tenant string, id agent.SessionID, name string, body json.RawMessage) error {
 	const op = "keep note"
 	if err := checkText("name", name, maxNameBytes); err != nil {
@@ -140,9 +139,8 @@ LEFT JOIN turn_steps s ON s.turn_id = c.turn_id AND s.step = c.step AND s.call_i
 WHERE coalesce(s.verdict ->> 'refused', '') <> 'true'
 GROUP BY c.name ORDER BY tool`
 
-// CallCounts counts the model replies and the tool calls, by name, of a session's finished turns. Calls without a result
-// count. Not counted are replies that the runtime gave in place of a model, calls that were refused without running, and the calls of turns
-// copied from another session. An unknown session has none.
+// CallCounts counts the model replies and, by tool, the tool calls of a session's finished turns, including calls without a result. It does not count
+// replies that the runtime gave in place of a model, calls that were refused without running, and the calls of copied turns.
 func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.SessionID) (agent.CallCounts, error) {
 	rows, err := s.pool.Query(ctx, countCalls, tenant, id)
 	if err != nil {
@@ -165,9 +163,9 @@ func (s *SessionStore) CallCounts(ctx context.Context, tenant string, id agent.S
 }
 
 const (
-	datasetTurns   = 50 // of a session whose datasets are read
-	maxDatasets    = 50
-	maxDatasetArgs = 16 << 10 // bytes: longer arguments of a call are left out
+	maxDatasetTurns = 50 // the turns whose datasets are read
+	maxDatasets     = 50
+	maxDatasetArgs  = 16 << 10 // bytes; larger arguments are left out
 )
 
 const readDatasets = `
@@ -181,8 +179,8 @@ FROM (
 WHERE c.dataset IS NOT NULL
 ORDER BY t.seq DESC, c.created_at DESC, c.step DESC, c.call_id DESC LIMIT $4`
 
-// Datasets returns the newest datasets that the turns of a session stored before one of its turns, newest first, at most n and at most 50,
-// of the last 50 finished turns. A turn of another session sees none. Arguments over 16 KiB are left out.
+// Datasets returns the datasets that the last 50 finished turns of a session before one of its turns have stored, newest first, at most n and at most 50. It
+// returns none for a turn of another session. Arguments over 16 KiB are left out.
 func (s *SessionStore) Datasets(
 	ctx context.Context, tenant string, id agent.SessionID, before agent.TurnID, n int,
 ) ([]agent.SessionDataset, error) {
@@ -192,6 +190,6 @@ func (s *SessionStore) Datasets(
 	found, err := queryRows(ctx, s.pool, func(row pgx.CollectableRow) (d agent.SessionDataset, err error) {
 		err = row.Scan(&d.TurnID, &d.Tool, &d.Args, &d.Dataset)
 		return d, err
-	}, readDatasets, tenant, id, before, min(n, maxDatasets), maxDatasetArgs, datasetTurns)
+	}, readDatasets, tenant, id, before, min(n, maxDatasets), maxDatasetArgs, maxDatasetTurns)
 	return found, mapError("read datasets", err)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// cas is the reference of made-up content.
+// cas returns the reference of content that does not exist.
 func cas(digit string) string { return "cas://sha256:" + strings.Repeat(digit, 64) }
 
 // perTurn lists the tables that have rows of a turn after [bench.live].
@@ -24,7 +24,7 @@ func perTurn() []string {
 	}
 }
 
-// live runs a turn that leaves something in every table: a call whose result is stored under toolRef, and a result under resultRef.
+// live runs a turn that adds rows to every table: with a call whose result is stored under toolRef, and a result under resultRef.
 func (b *bench) live(r agent.TurnRecord, toolRef, resultRef string) {
 	b.t.Helper()
 	id, session := string(r.TurnID), string(r.SessionID)
@@ -54,7 +54,7 @@ func child(id, session, parent string) agent.TurnRecord {
 	return r
 }
 
-func (b *bench) forget(session string) agent.SessionDeleted {
+func (b *bench) deleteSession(session string) agent.SessionDeleted {
 	b.t.Helper()
 	gone, err := b.DeleteSession(b.t.Context(), tenant, agent.SessionID(session))
 	require.NoError(b.t, err)
@@ -128,14 +128,14 @@ func TestDeleteSession(t *testing.T) {
 		requireCode(t, agent.CodeNotFound, err)
 	}
 
-	gone := b.forget("s")
+	gone := b.deleteSession("s")
 	require.Equal(t, 2, gone.Turns)
 	require.Equal(t, 6, gone.Messages)
 	require.Equal(t, []string{cas("1"), cas("2"), cas("3")}, gone.Refs)
 	for table, want := range before {
 		require.Equal(t, want, b.count(table), table)
 	}
-	require.Equal(t, 3, b.count("usage_ledger"), "the bill stays")
+	require.Equal(t, 3, b.count("usage_ledger"), "the ledger rows stay")
 	_, err := b.Turn(t.Context(), "t1")
 	requireCode(t, agent.CodeNotFound, err)
 	for id, want := range map[agent.TurnID]bool{"t1": false, "k1": true} {
@@ -160,17 +160,17 @@ func TestDeleteSessionInUse(t *testing.T) {
 	}
 	refused("s")
 	b.finish(finish("t1", "s"))
-	refused("s") // t2 has been handed the session
+	refused("s") // t2 has got the session
 	b.ready("t2", "s")
 	b.begin(child("c1", "below", "t2"))
 	b.finish(finish("t2", "s"))
 	refused("s") // a child turn runs
 	require.Equal(t, 3, b.count("turns"))
 	b.finish(finish("c1", "below"))
-	require.Equal(t, 3, b.forget("s").Turns)
+	require.Equal(t, 3, b.deleteSession("s").Turns)
 }
 
-// Content stays while anything else of the tenant refers to it, wherever that says so.
+// Content stays while anything else of the tenant refers to it, in any column.
 func TestDeleteSessionKeepsWhatOthersReferTo(t *testing.T) {
 	t.Parallel()
 	shared := cas("5")
@@ -224,18 +224,18 @@ func TestDeleteSessionKeepsWhatOthersReferTo(t *testing.T) {
 			if test.keeps {
 				want = want[1:]
 			}
-			require.Equal(t, want, b.forget("s").Refs)
+			require.Equal(t, want, b.deleteSession("s").Refs)
 		})
 	}
 }
 
-// A reference that a person merely mentions is not the session's to remove.
+// Content that a person has only mentioned is not removed with the session.
 func TestDeleteSessionRemovesOnlyWhatItStored(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	r := turn("t1", "s")
 	r.Input = []agent.Message{agent.UserText(cas("6"))}
 	b.live(r, "", "artifact://x")
-	require.NotContains(t, b.forget("s").Refs, cas("6"))
+	require.NotContains(t, b.deleteSession("s").Refs, cas("6"))
 }
 
 func TestDeleteSessionTakesChildTurnsAlong(t *testing.T) {
@@ -243,7 +243,7 @@ func TestDeleteSessionTakesChildTurnsAlong(t *testing.T) {
 	b.live(turn("t1", "s"), cas("1"), "")
 	b.live(child("c1", "child", "t1"), cas("2"), cas("1"))
 	b.live(child("c2", "grandchild", "c1"), cas("3"), "")
-	b.live(child("x1", "both", "c1"), cas("4"), "") // in a session that somebody else used too
+	b.live(child("x1", "both", "c1"), cas("4"), "") // in a session that has other turns, too
 	b.live(turn("x2", "both"), "", "")
 	b.live(child("x3", "below both", "x1"), "", "")
 	b.live(child("own", "s", "t1"), "", "")
@@ -251,7 +251,7 @@ func TestDeleteSessionTakesChildTurnsAlong(t *testing.T) {
 	foreign.Tenant = "evil"
 	b.live(foreign, "", "")
 
-	gone := b.forget("s")
+	gone := b.deleteSession("s")
 	require.Equal(t, 4, gone.Turns)
 	require.Equal(t, 12, gone.Messages)
 	require.Equal(t, []string{cas("1"), cas("2"), cas("3")}, gone.Refs)

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// StepStore keeps the steps of turns: finished calls of models and of tools. It also keeps what a turn prepares before its first step.
+// StepStore stores the steps of turns, which are finished calls of models and of tools, and the results of preparations.
 type StepStore struct {
 	*database
 
@@ -18,13 +18,13 @@ type StepStore struct {
 	later *laterSteps
 }
 
-// ofTenant compares the tenant of a turn t that is found by its id. The expression keeps the planner from an index that begins with the
-// tenant: before the database is analyzed, that index seems as good as the primary key, and reads all the tenant's turns.
+// ofTenant compares the tenant of a turn t that is found by its id. It is an expression so that the planner does not use an index that begins
+// with the tenant: before the first ANALYZE that index seems as good as the primary key, but reads all turns of the tenant.
 const ofTenant = ` AND t.tenant || '' = $2`
 
-// stepAllowed finds whether a producer may store a step: the turn has not ended (live), no newer epoch of the producer has begun (newest),
-// and the events that this transaction was to store with the step are stored, if there are any ($6: the generation of their stream, or 0;
-// $7: the index of the last one). The first two stay true until the transaction ends, because the rows are locked.
+// stepAllowed reads whether a producer may store a step: live, the turn has not ended; newest, no newer epoch of the producer has begun;
+// logged, the events of the step are stored ($6 is the generation of their stream, or 0 without events, and $7 the index of the last one).
+// The rows are locked, so that live and newest do not change before the transaction ends.
 const stepAllowed = `
 WITH turn AS (
 	SELECT state IN ('queued', 'running') AS live FROM turns t WHERE turn_id = $1` + ofTenant + ` FOR SHARE
@@ -36,10 +36,10 @@ WITH turn AS (
 	) AS logged FROM turn
 )`
 
-// allowedNow is true if nothing of what stepAllowed found is in the way.
+// allowedNow selects a row if [stepAllowed] allows the step.
 const allowedNow = ` FROM allowed WHERE live AND newest AND logged`
 
-// stepAnswer returns what stepAllowed found, and whether this statement stored the step.
+// stepAnswer returns the columns of [stepAllowed], and whether this statement has stored the step.
 const stepAnswer = `
 SELECT live, newest, logged, EXISTS (SELECT FROM step) FROM allowed`
 
@@ -63,9 +63,8 @@ const saveToolStep = stepAllowed + `, step AS (
 	ON CONFLICT DO NOTHING RETURNING step
 )` + stepAnswer
 
-// SaveModelStep stores a finished model call and its ledger rows. The first complete step wins: saving again changes nothing. If a newer
-// epoch of the producer has begun, or the turn has ended, the error is [agent.ErrFenced]. The ledger rows are stored even then, because the
-// money was spent.
+// SaveModelStep stores a finished model call and its ledger rows. Saving a stored step again changes nothing. If a newer epoch of the producer
+// has begun, or the turn has ended, the error is [agent.ErrFenced], but the ledger rows are stored nevertheless, because the money was spent.
 func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error {
 	const op = "save model step"
 	var e columnEncoder
@@ -87,7 +86,7 @@ func (s *StepStore) SaveModelStep(ctx context.Context, m agent.ModelStep) error 
 	return mapError(op, s.saveStep(ctx, &row, m.Events, sql, args...))
 }
 
-// callIDs returns the ids of the calls that a reply asks for.
+// callIDs returns the ids of the calls in a reply.
 func callIDs(reply []agent.Block) []agent.CallID {
 	var ids []agent.CallID
 	for i := range reply {
@@ -98,8 +97,8 @@ func callIDs(reply []agent.Block) []agent.CallID {
 	return ids
 }
 
-// SaveToolStep stores a finished tool call, under the rules of [StepStore.SaveModelStep]. One that may be stored later is read from memory until
-// then, and what refuses it is an error of the call that stores it.
+// SaveToolStep stores a finished tool call, under the rules of [StepStore.SaveModelStep]. A step with Later set is kept in memory until the next
+// step or the end of its turn is stored; that call then returns an error that refuses the step.
 func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	const op = "save tool step"
 	if t.Key.CallID == "" {
@@ -124,7 +123,7 @@ func (s *StepStore) SaveToolStep(ctx context.Context, t agent.ToolStep) error {
 	return mapError(op, s.saveStep(ctx, &row, t.Events, saveToolStep, values...))
 }
 
-// StoreLater stores the steps of a turn that wait for its next transaction.
+// StoreLater stores the steps of a turn that are only in memory, because they were saved with Later set.
 func (s *StepStore) StoreLater(ctx context.Context, id agent.TurnID) error {
 	return mapError("store steps", s.later.store(ctx, s.database, id))
 }
@@ -141,8 +140,8 @@ func stepArgs(row *cachedStep, events agent.UnstoredEvents, values []any) []any 
 	return append([]any{row.key.TurnID, row.tenant, row.fence.StreamID, row.fence.Producer, row.fence.Epoch, generation, last}, values...)
 }
 
-// saveStep runs a statement that begins with [stepAllowed] and stores a step. Its events, if there are any, and the turn's steps that waited are
-// stored in the same transaction.
+// saveStep stores a step by a statement that begins with [stepAllowed]. The same transaction stores the step's events and the turn's steps that
+// were only in memory.
 func (s *StepStore) saveStep(ctx context.Context, row *cachedStep, events agent.UnstoredEvents, sql string, values ...any) error {
 	var b pgx.Batch
 	if events != nil {
@@ -190,7 +189,7 @@ func scanStepAnswer(row pgx.Row, id agent.TurnID) (inserted bool, err error) {
 	}
 }
 
-// ledgerRows returns the rows l of the ledger of a step as one JSON array.
+// ledgerRows selects the ledger rows of a step as one JSON array. The number of the step must follow it.
 const ledgerRows = `
 		SELECT json_agg(json_build_object('Epoch', l.epoch, 'Model', l.model, 'Usage', json_build_object(
 			'input_tokens', l.input_tokens, 'output_tokens', l.output_tokens, 'cached_tokens', l.cached_tokens,
@@ -198,14 +197,14 @@ const ledgerRows = `
 			'unpriced', ` + unpriced + `)) ORDER BY l.epoch)
 		FROM usage_ledger l WHERE l.turn_id = s.turn_id AND l.step = `
 
-// stepColumns are what [scanStep] reads.
+// stepColumns selects the columns for [scanStep].
 const stepColumns = `
 SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name, s.args, s.data, s.preview,
 	s.duration_ms, s.dataset, s.cache_hit, CASE WHEN s.call_id = '' THEN (` + ledgerRows + `s.step) END
 FROM turn_steps s JOIN turns t ON t.turn_id = s.turn_id`
 
-// stepOutline has the columns of stepColumns, NULL for those that are large and not part of a transcript. Arguments are part of it if a person
-// edited them: else the reply has the same.
+// stepOutline is stepColumns with NULL for large columns that are not part of a transcript. It includes the arguments only if a person has edited
+// them, because otherwise the reply has the same.
 const stepOutline = `
 SELECT s.turn_id, s.step, s.call_id, s.producer, s.epoch, t.tenant, s.content, s.verdict, s.feedback, s.name,
 	CASE WHEN s.call_id <> '' AND EXISTS (
@@ -219,7 +218,7 @@ const (
 	readAllSteps = stepColumns + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
 )
 
-// step is one row of turn_steps: a model's reply if its key has no call id, else the result of a tool.
+// step is one row of turn_steps: a model's reply if its key has no call id, otherwise the result of a tool call.
 type step struct {
 	key      agent.StepKey
 	fence    agent.Fence
@@ -263,7 +262,7 @@ func (s *step) tool() (agent.ToolStep, error) {
 	return t, decode(s.verdict, &t.Verdict)
 }
 
-// readSteps reads steps of a turn, after those that waited are stored.
+// readSteps reads steps of a turn. It first stores those that are only in memory.
 func (s *StepStore) readSteps(ctx context.Context, id agent.TurnID, sql string, args ...any) ([]step, error) {
 	if err := s.later.store(ctx, s.database, id); err != nil {
 		return nil, err
@@ -289,8 +288,8 @@ func (s *StepStore) ToolStep(ctx context.Context, key agent.StepKey) (t agent.To
 	return t, len(found) > 0, mapError("read tool call", err)
 }
 
-// CallSteps returns the reply of a step and the result of one of its calls, nil for a missing one. If this process has stored the reply, it
-// reads nothing: a result that another process has stored is missing then.
+// CallSteps returns the reply of a step and the result of one of its calls, or nil for a missing one. If this process has stored the reply,
+// CallSteps does not ask the database, and misses a result that another process has stored.
 func (s *StepStore) CallSteps(ctx context.Context, key agent.StepKey) (reply *agent.ModelStep, result *agent.ToolStep, err error) {
 	found := s.cache.callSteps(key)
 	if len(found) == 0 {
@@ -308,8 +307,8 @@ func (s *StepStore) CallSteps(ctx context.Context, key agent.StepKey) (reply *ag
 	return reply, result, mapError("decode call", err)
 }
 
-// Steps returns all finished steps of a turn: model calls by step, tool calls by step and call id. If this process has stored steps that
-// end with a reply without calls, it reads nothing; if another process has added a step since, [TurnStore.Finish] returns Stale.
+// Steps returns all finished steps of a turn: model calls by step, tool calls by step and call id. If this process has stored all steps up to a
+// reply without calls, Steps does not ask the database. If another process has added a step since, [TurnStore.Finish] returns Stale.
 func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelStep, []agent.ToolStep, error) {
 	found, ok := s.cache.allSteps(id)
 	if !ok {
@@ -322,9 +321,9 @@ func (s *StepStore) Steps(ctx context.Context, id agent.TurnID) ([]agent.ModelSt
 	return models, tools, mapError("decode steps", err)
 }
 
-// StepMessages returns the steps of a turn before a step as messages, as a prompt has them. last is the last step at which the model was asked, or
-// would have been asked next: the one behind the stored steps if their last reply asked for tools. Messages of more than [Config.PromptBytes]
-// are [agent.CodeOverflow].
+// StepMessages returns the steps of a turn before a step as the messages of a prompt. last is the step of the last model call, or the step after it
+// if the reply has tool calls, so that another model call would have followed. The error is [agent.CodeOverflow] if the messages are larger than
+// [Config.PromptBytes].
 func (s *StepStore) StepMessages(ctx context.Context, id agent.TurnID, before int) (messages []agent.Message, last int, err error) {
 	const op = "read steps"
 	found, err := s.readSteps(ctx, id, readOutline, id)

@@ -88,7 +88,7 @@ func TestOvertakenProducersAreFenced(t *testing.T) {
 	b.epoch("t1", "tool/1/c1")
 	require.ErrorIs(t, b.SaveToolStep(t.Context(), toolStep("t1", 1, "c1", old)), agent.ErrFenced)
 	require.Equal(t, 1, b.count("turn_steps"))
-	require.Equal(t, 2, b.count("usage_ledger"), "what the zombie spent is on the bill")
+	require.Equal(t, 2, b.count("usage_ledger"), "the costs of the overtaken attempt are in the ledger")
 
 	b.finish(finish("t1", "s"))
 	require.ErrorIs(t, b.SaveModelStep(t.Context(), modelStep("t1", 2, 1, agent.Text("late"))), agent.ErrFenced)
@@ -134,7 +134,7 @@ func TestLedgerCountsEachEpochOnce(t *testing.T) {
 	require.Equal(t, "0.1125", cost, "money is decimal")
 }
 
-// A step that is being stored while its turn ends is either part of the transcript or refused: never lost, never an orphan.
+// A step that is stored while its turn ends is either in the transcript or refused.
 func TestFinishAndStepAreSerialized(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for i := range 20 {
@@ -157,8 +157,7 @@ func TestFinishAndStepAreSerialized(t *testing.T) {
 	}
 }
 
-// What the model was told when it was asked again stands behind its reply and the results of its calls, in the prompt of the turn and in
-// the transcript alike.
+// Feedback comes after the reply and the results of its calls, in the prompt and in the transcript.
 func TestFeedback(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	cursor := b.ready("t1", "s").Cursor
@@ -228,8 +227,8 @@ func TestTurnsKeepTheirRequest(t *testing.T) {
 	require.Equal(t, r, state.Record)
 }
 
-// TestKeptSteps compares what a process knows of the steps that it stored with what the database has.
-func TestKeptSteps(t *testing.T) {
+// TestCachedSteps compares the cached steps of a process with those in the database.
+func TestCachedSteps(t *testing.T) {
 	here, elsewhere := true, false
 	for name, test := range map[string]struct {
 		second     bool // who stores the second call's result
@@ -287,7 +286,7 @@ func TestKeptSteps(t *testing.T) {
 	}
 }
 
-// TestFinishWithStaleSteps ends a turn with the steps that one process knows, while another has stored one more.
+// TestFinishWithStaleSteps ends a turn with the cached steps of one process, after another process has stored one more.
 func TestFinishWithStaleSteps(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	other := postgres.NewStore(b.pool, postgres.Config{})
@@ -295,7 +294,7 @@ func TestFinishWithStaleSteps(t *testing.T) {
 	require.NoError(t, b.SaveModelStep(t.Context(), modelStep("t1", 1, 1, agent.Text("one"))))
 	record := b.complete("t1", "s")
 	require.NoError(t, other.SaveModelStep(t.Context(), modelStep("t1", 2, 1, agent.Text("two"))))
-	require.Len(t, b.complete("t1", "s").Models, 1, "nobody told this process")
+	require.Len(t, b.complete("t1", "s").Models, 1, "this process does not know the step")
 	done := b.finish(record)
 	require.True(t, done.Stale)
 	require.Zero(t, b.count("agent_results"))
@@ -304,7 +303,7 @@ func TestFinishWithStaleSteps(t *testing.T) {
 	require.True(t, b.finish(record).Ended)
 }
 
-// eventRow stands for the events of a log: one row, in the transaction of a step.
+// eventRow is a fake for the events of a log: one row, written in the transaction of a step.
 type eventRow struct {
 	generation, last int64
 	committed        *bool // nil until Done
@@ -318,14 +317,14 @@ func (e *eventRow) Queue(b *pgx.Batch) {
 
 func (e *eventRow) Done(committed bool) { e.committed = &committed }
 
-// A step is stored together with its events, or not at all.
+// A step is stored together with its events or not at all.
 func TestStepIsStoredWithItsEvents(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s")
 	b.epoch("t1", "model/1")
 	b.exec(`UPDATE streams SET generation = 1`)
 	step := modelStep("t1", 1, 1, agent.Text("first"))
-	for _, e := range []*eventRow{{generation: 9, last: 7}, {generation: 1, last: 8}} { // another owner's; not all stored
+	for _, e := range []*eventRow{{generation: 9, last: 7}, {generation: 1, last: 8}} { // of another owner, or not all stored
 		step.Events = e
 		require.ErrorIs(t, b.SaveModelStep(t.Context(), step), agent.ErrEventsNotStored)
 		require.True(t, *e.committed)

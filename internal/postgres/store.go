@@ -7,23 +7,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config configures [Open] and [NewStore]. The default of a zero value stands at its field.
+// Config configures [Open] and [NewStore]. A zero value means the default of its field.
 type Config struct {
 	URL            string        // DSN or URL of the database; only for Open
 	MaxConns       int32         // of the pool; default 10
 	ConnectTimeout time.Duration // how long Open waits for the server; default 30 s
 	Logger         *zap.Logger   // default: no logs
 
-	QueueLimit     int  // turns that wait in one session, for records without a limit; default 256
-	PromptMessages int  // maximum of a prompt; default 2,000
-	PromptBytes    int  // maximum of a prompt's blocks as JSON; default 8 MiB
-	SeparateLog    bool // the event log is not in this database: Finish leaves its events to the caller
+	QueueLimit     int  // how many turns may wait in one session, if their records set no limit; default 256
+	PromptMessages int  // maximum number of messages in a prompt; default 2,000
+	PromptBytes    int  // maximum size of a prompt's blocks as JSON; default 8 MiB
+	SeparateLog    bool // whether the event log is in another database, so that Finish does not write the events
 
-	// BlobGrace is how long unreferenced content stays after somebody stored it, or after the cache released it; default 1 h. It must be
-	// longer than a tool needs from storing content to answering with its reference.
+	// BlobGrace is how long unreferenced content stays after it was stored, or after the cache released it; default 1 h. It must be longer than
+	// a tool takes from storing content to returning a reference to it.
 	BlobGrace time.Duration
 
-	CatalogPoll time.Duration // when a missed notification of the catalog is noticed, ± 20 %; default 5 s
+	CatalogPoll time.Duration // how often, ± 20 %, to check for missed notifications of the catalog; default 5 s
 }
 
 func (c Config) withDefaults() Config {
@@ -40,15 +40,15 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func setDefault[T int | int32 | time.Duration](value *T, to T) {
-	if *value <= 0 {
-		*value = to
+func setDefault[T int | int32 | time.Duration](field *T, value T) {
+	if *field <= 0 {
+		*field = value
 	}
 }
 
-// Store holds the stores of all features. They share one connection pool. Every write is atomic; writes of turns are idempotent on their
-// keys. Errors carry an [agent.Code], [agent.CodeUnavailable] if a retry may help. A tenant cannot see what belongs to another tenant. Safe
-// for concurrent use.
+// Store holds the stores of all features. They share one connection pool. Every write is atomic, and writes of turns are idempotent on their
+// keys. Errors have an [agent.Code], [agent.CodeUnavailable] if a retry may help. A tenant cannot see the data of another tenant. A Store is
+// safe for concurrent use.
 type Store struct {
 	*TurnStore
 	*StepStore

@@ -18,7 +18,7 @@ import (
 
 var _ telegram.Store = (*postgres.Store)(nil)
 
-// TestTelegramStore checks that the store does what [telegram.Store] promises.
+// TestTelegramStore checks that the store implements the contract of [telegram.Store].
 func TestTelegramStore(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	for name, run := range map[string]func(t *testing.T, s *bench){
@@ -67,7 +67,7 @@ func testCodeLinksOnce(t *testing.T, s *bench) {
 	}, made)
 
 	again, err := s.RedeemLink(t.Context(), telegramChat("1"), code)
-	require.NoError(t, err, "the same chat says it again")
+	require.NoError(t, err, "the same chat sends the code again")
 	require.Equal(t, kept, again)
 	_, err = s.RedeemLink(t.Context(), telegramChat("2"), code)
 	requireCode(t, agent.CodeNotFound, err)
@@ -104,7 +104,7 @@ func testGuessesAreBounded(t *testing.T, s *bench) {
 		require.LessOrEqual(t, e.RetryAfter, agent.LinkWindow)
 	}
 	_, err := s.RedeemLink(t.Context(), telegramChat("2"), code)
-	require.NoError(t, err, "another chat is another chat")
+	require.NoError(t, err, "failures are counted for each chat")
 }
 
 func testOneCodeLinksOneChat(t *testing.T, s *bench) {
@@ -138,7 +138,7 @@ func testChatsOfAUserAreBounded(t *testing.T, s *bench) {
 	_, err := s.RedeemLink(t.Context(), telegramChat("one more"), code)
 	requireCode(t, agent.CodeConflict, err)
 	_, err = s.RedeemLink(t.Context(), telegramChat("0"), code)
-	require.NoError(t, err, "a chat of his own counts once")
+	require.NoError(t, err, "a chat that is linked again counts once")
 }
 
 func testLinksByPage(t *testing.T, s *bench) {
@@ -178,7 +178,7 @@ func testUnlink(t *testing.T, s *bench) {
 	require.NoError(t, s.Unlink(t.Context(), "acme", telegramChat("1")))
 	after, err := s.ChatThread(t.Context(), telegramChat("1"))
 	require.NoError(t, err)
-	require.Greater(t, after, before, "whoever comes next begins anew")
+	require.Greater(t, after, before, "the next person gets a new conversation")
 	_, err = s.ChatLink(t.Context(), telegramChat("1"))
 	requireCode(t, agent.CodeNotFound, err)
 	requireCode(t, agent.CodeNotFound, s.Unlink(t.Context(), "acme", telegramChat("1")))
@@ -233,7 +233,7 @@ func testAnswerIsOwedOnce(t *testing.T, s *bench) {
 	require.Equal(t, agent.TurnID("t2"), owed[0].TurnID)
 	fresh, err := s.OweTurn(t.Context(), agent.ChatTurn{Chat: telegramChat("1"), Account: chatAccount, TurnID: "t1", Tenant: "acme"}, "me", longLease)
 	require.NoError(t, err)
-	require.False(t, fresh, "settled, and not owed again")
+	require.False(t, fresh, "a settled turn is not recorded again")
 	none, err := s.OwedTurns(t.Context(), "another bot", telegramChat("1"))
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -259,7 +259,7 @@ func testAnswersAreClaimedOnce(t *testing.T, s *bench) {
 	require.Empty(t, none)
 
 	var first []string
-	require.Eventually(t, func() bool { // nobody's hold is over at once, by whichever clock
+	require.Eventually(t, func() bool { // the hold of nobody has always expired
 		first = append(first, claimAnswers(t, s, "you", 2-len(first))...)
 		return len(first) == 2
 	}, 30*time.Second, 5*time.Millisecond)
@@ -295,17 +295,17 @@ func testLostLeaseSavesNothing(t *testing.T, s *bench) {
 	}
 	require.True(t, save("me", longLease, 1, 2))
 	require.False(t, save("you", longLease, 9))
-	require.True(t, save("me", longLease, 1), "a message was taken back")
+	require.True(t, save("me", longLease, 1), "a message was removed")
 	owed, err := s.OwedTurns(t.Context(), chatAccount, telegramChat("1"))
 	require.NoError(t, err)
 	require.Equal(t, []int64{1}, owed[0].Messages)
-	require.EqualValues(t, 2, owed[0].After, "what was read stays read")
+	require.EqualValues(t, 2, owed[0].After, "the position does not move back")
 	require.True(t, save("me", 0, 1))
-	require.False(t, save("me", longLease, 1), "it was let go")
+	require.False(t, save("me", longLease, 1), "the turn was released")
 	require.NoError(t, s.SettleTurn(t.Context(), "t1", "me"))
 	owed, err = s.OwedTurns(t.Context(), chatAccount, telegramChat("1"))
 	require.NoError(t, err)
-	require.Len(t, owed, 1, "whoever let go settles nothing")
+	require.Len(t, owed, 1, "a former holder cannot settle the turn")
 }
 
 func testQuestions(t *testing.T, s *bench) {

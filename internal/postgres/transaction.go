@@ -14,13 +14,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// rollbackTimeout bounds the clean-up of a connection. A connection that needs longer is closed, which rolls back as well.
+// rollbackTimeout bounds a rollback or unlock. If it takes longer, the connection is closed, which has the same effect.
 const rollbackTimeout = 2 * time.Second
 
-// transact runs one transaction in two round trips: begin and everything that read queues, then everything that write queues and commit.
-// write sees what the callbacks of read's queries have set. If it queues nothing, the transaction is rolled back with whatever read wrote.
-// Errors are those of pgx, or write's own. After an error that wraps [agent.ErrOutcomeUnknown] the transaction may be committed; after any
-// other it is not.
+// transact runs one transaction in two round trips: first begin and everything that read queues, then everything that write queues and
+// commit. When write is called, the callbacks of read's queries have run. If write queues nothing, the transaction is rolled back, with
+// everything that read has written. After an error that wraps [agent.ErrOutcomeUnknown] the transaction may have been committed; any other
+// error means that it was not.
 func (db *database) transact(ctx context.Context, read func(*pgx.Batch), write func(*pgx.Batch) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
@@ -41,8 +41,8 @@ func (db *database) transact(ctx context.Context, read func(*pgx.Batch), write f
 	return markUncertain(conn.SendBatch(ctx, &second).Close())
 }
 
-// markUncertain makes an error wrap [agent.ErrOutcomeUnknown] if the server may have carried out the commit: the connection was lost, or
-// the server stopped, after the commit was sent.
+// markUncertain returns err wrapped in [agent.ErrOutcomeUnknown] if the connection was lost or the server stopped after the commit was sent,
+// so that the transaction may have been committed.
 func markUncertain(err error) error {
 	if err == nil || pgconn.SafeToRetry(err) {
 		return err
@@ -53,7 +53,7 @@ func markUncertain(err error) error {
 	return fmt.Errorf("%w: %w", agent.ErrOutcomeUnknown, err)
 }
 
-// snapshot runs everything that read queues in one round trip against one state of the database.
+// snapshot runs the queries that read queues in one round trip. They all see the same state of the database.
 func (db *database) snapshot(ctx context.Context, read func(*pgx.Batch)) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (db *database) snapshot(ctx context.Context, read func(*pgx.Batch)) error {
 	return conn.SendBatch(ctx, &b).Close()
 }
 
-// release ends the transaction of a connection, if there is one, and gives the connection back to the pool.
+// release rolls back the transaction of a connection, if there is one, and returns the connection to the pool.
 func release(ctx context.Context, conn *pgxpool.Conn) {
 	defer conn.Release()
 	if pg := conn.Conn().PgConn(); pg.IsClosed() || pg.TxStatus() == 'I' {
@@ -89,8 +89,9 @@ const (
 	unlock  = `SELECT pg_advisory_unlock(hashtextextended($1, 0))`
 )
 
-// withLock calls work while no other process holds the lock of that name, and reports whether it did. The lock belongs to the connection: a
-// process that dies releases it. If a connection is lost, two processes may work at the same time, which must do no harm.
+// withLock takes an advisory lock and calls work, and reports whether it did; if another process holds the lock, it does nothing. The lock
+// belongs to the connection, so it is released if the process dies. If the connection is lost, two processes may work at the same time, so
+// that must be harmless.
 func (db *database) withLock(
 	ctx context.Context, op, lock string, work func(ctx context.Context, conn *pgxpool.Conn) error,
 ) (ran bool, err error) {

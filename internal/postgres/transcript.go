@@ -8,12 +8,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// unfinishedResult stands in the transcript as the result of a call that never got one: providers refuse a conversation in which a call has
-// none.
+// unfinishedResult is the result in the transcript for a call that has none, because providers refuse a conversation in which a call has no result.
 const unfinishedResult = `{"error":"the turn ended before this tool call was answered; if it had begun, it may have taken effect"}`
 
-// stepMessages returns the steps of a turn as messages: for each step the model's reply, then one tool message with the results of its
-// calls in the order of the calls, then the feedback as a user's message. Models are ordered by step; tools may be in any order.
+// stepMessages returns the steps of a turn as messages: for each step the model's reply, then one tool message with the results of its calls in the order
+// of the calls, then the feedback as a user message. models must be ordered by step; tools may be in any order.
 func stepMessages(models []agent.ModelStep, tools []agent.ToolStep) []agent.Message {
 	results := toolsByKey(tools)
 	var messages []agent.Message
@@ -23,6 +22,7 @@ func stepMessages(models []agent.ModelStep, tools []agent.ToolStep) []agent.Mess
 	return messages
 }
 
+// toolsByKey returns tool steps by their keys without the turn's id.
 func toolsByKey(tools []agent.ToolStep) map[agent.StepKey]*agent.ToolStep {
 	byKey := make(map[agent.StepKey]*agent.ToolStep, len(tools))
 	for i := range tools {
@@ -48,8 +48,8 @@ func messagesOfStep(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolSte
 	return messages
 }
 
-// useRunArgs replaces the arguments of a reply's tool calls with those that the calls ran with. They differ if a person edited a call. Otherwise
-// the model would see its own arguments beside the result of others.
+// useRunArgs replaces the arguments of a reply's tool calls by those that a person has edited, with which the calls ran. Otherwise the model would see its
+// own arguments with the results of others.
 func useRunArgs(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) {
 	for i := range m.Blocks {
 		b := &m.Blocks[i]
@@ -61,28 +61,28 @@ func useRunArgs(m *agent.ModelStep, results map[agent.StepKey]*agent.ToolStep) {
 }
 
 func callResults(calls []agent.ToolCall, step int, results map[agent.StepKey]*agent.ToolStep) []agent.Block {
-	answers := make([]agent.Block, len(calls))
+	blocks := make([]agent.Block, len(calls))
 	for i, call := range calls {
 		if t := results[agent.StepKey{Step: step, CallID: call.ID}]; t != nil {
-			answers[i] = t.Result
+			blocks[i] = t.Result
 			continue
 		}
-		answers[i] = agent.Block{
+		blocks[i] = agent.Block{
 			Type: agent.BlockToolResult, ToolCallID: call.ID, Name: call.Name, Status: agent.ResultError,
 			Output: json.RawMessage(unfinishedResult),
 		}
 	}
-	return answers
+	return blocks
 }
 
-// messageColumns are the columns of messages for the transcript.
+// messageColumns are the columns of messages to insert into the transcript.
 type messageColumns struct {
 	roles  []string
 	blocks []string
 }
 
 func encodeMessages(messages []agent.Message) (messageColumns, error) {
-	e := messageColumns{roles: []string{}, blocks: []string{}} // NULL is not an empty array
+	e := messageColumns{roles: []string{}, blocks: []string{}} // a nil slice would be NULL
 	for _, m := range messages {
 		b, err := encode(m.Blocks)
 		if err != nil {
@@ -99,7 +99,7 @@ INSERT INTO messages (tenant, session_id, turn_id, position, role, blocks, size)
 SELECT $1, $2, $3, $4::bigint + m.n, m.role, m.blocks::json, octet_length(m.blocks)
 FROM unnest($5::text[], $6::text[]) WITH ORDINALITY AS m (role, blocks, n)`
 
-// queue queues the insertion of the messages after a position.
+// queue queues the statement that inserts the messages after the position last.
 func (e messageColumns) queue(b *pgx.Batch, tenant string, session agent.SessionID, turn agent.TurnID, last int64) {
 	if len(e.roles) > 0 {
 		b.Queue(appendMessages, tenant, session, turn, last, e.roles, e.blocks)

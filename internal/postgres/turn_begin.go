@@ -12,21 +12,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// lockedSession is a locked row of sessions, with the turn that holds the session. An empty holder means that the session is free.
+// lockedSession is a locked row of sessions, joined with the turn that holds the session. holder is empty if the session is free.
 type lockedSession struct {
 	holder         agent.TurnID
 	holderWorkflow string
 	holderSince    time.Time
 	holderMode     agent.Mode
 	holderLease    *time.Time // if the holder is direct
-	waiting        bool       // the holder waits for a decision that is still possible
+	isWaiting      bool       // whether the holder waits for a decision that can still be made
 	lastSeq        int64
 	lastPosition   int64
 }
 
-// recordedTurn is the row of a turn that begins, again or for the first time, and its place in the queue.
+// recordedTurn is the row of the turn that begins, and its place in the queue.
 type recordedTurn struct {
-	exists     bool // the fields below are set
+	exists     bool // whether there is a row; if not, the fields up to output are zero
 	tenant     string
 	session    agent.SessionID
 	state      string
@@ -38,22 +38,20 @@ type recordedTurn struct {
 	lease      *time.Time             // of a direct turn
 	output     *agent.AgentStepOutput // of a finished turn
 
-	queued int // turns that wait in the session
-	ahead  int // turns that wait in the session and came before this one
+	queued int // the number of turns that wait in the session
+	ahead  int // the number of them that are before this one
 }
 
-// lockSession inserts the session, or locks it as FOR UPDATE does, in one statement: between two statements the session could be deleted.
-// It updates nothing; that it names a column of the key makes the lock that strong.
+// lockSession inserts the session or locks its row, in one statement, because the session could be deleted between two. It updates no row;
+// because it names a column of the key, the lock is as strong as that of FOR UPDATE.
 const lockSession = `
 INSERT INTO sessions (tenant, session_id) VALUES ($1, $2)
 ON CONFLICT (tenant, session_id) DO UPDATE SET session_id = excluded.session_id WHERE false`
 
-// A separate statement, to see what was committed while lockSession waited.
+// readHolder is a separate statement so that it sees what was committed while lockSession waited.
 const readHolder = `
 SELECT coalesce(s.holder, ''), s.last_seq, s.last_position, coalesce(t.workflow_id, ''), coalesce(t.held_at, t.created_at),
-	coalesce(t.mode, ''), t.lease_until, EXISTS (
-		SELECT FROM approvals a
-		WHERE a.turn_id = s.holder AND a.decision IS NULL AND (a.expires_at IS NULL OR a.expires_at > clock_timestamp()))
+	coalesce(t.mode, ''), t.lease_until, EXISTS (SELECT FROM approvals a WHERE a.turn_id = s.holder AND ` + isOpen + `)
 FROM sessions s LEFT JOIN turns t ON t.turn_id = s.holder
 WHERE s.tenant = $1 AND s.session_id = $2`
 
@@ -67,7 +65,7 @@ const countQueue = `
 SELECT count(*), count(*) FILTER (WHERE q.seq < (SELECT seq FROM turns WHERE turn_id = $3))
 FROM turns q WHERE q.tenant = $1 AND q.session_id = $2 AND q.state = 'queued'`
 
-// insertTurn inserts the values of [turnValues], followed by seq, state, cursor and held_at.
+// insertTurn inserts the values of [turnValues]. Values for seq, state, cursor and held_at must follow it.
 const insertTurn = `
 INSERT INTO turns (turn_id, tenant, session_id, workflow_id, agent, instance_id, plan_hash, model, channel, user_id, on_busy, history, input,
 	context, created_at, route, output_schema, limits, mode, lease_until, parent, trace, start_by_id, client_tools, approvals, fallback, seq, state,
@@ -82,18 +80,17 @@ WHERE turn_id = $1`
 const advanceSession = `
 UPDATE sessions SET holder = nullif($3, ''), last_seq = $4, last_position = $5 WHERE tenant = $1 AND session_id = $2`
 
-// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design/design.md, "Sessions and the queue"). Turns of a
-// session run in the order in which their first Begin was committed. The answers are:
+// Begin records a turn once, by its id, and returns its place in the session's queue (docs/design/design.md, "Sessions and the queue"). The
+// turns of a session run in the order in which their first Begin was committed. The answers are:
 //
-//   - ready: the turn holds the session and its input is in the transcript. Asked again, the answer has the same cursor.
+//   - ready: the turn holds the session and its input is in the transcript. Another Begin returns the same cursor.
 //   - behind: the turn waits; Position 1 is next. With on_busy interrupt the caller asks the holder to stop.
 //   - busy (on_busy reject), waiting ([agent.TurnRecord.RefuseWaiting]) and overflow (the queue is full): nothing was stored.
-//   - duplicate: the turn has finished; this is its output.
+//   - duplicate: the turn has finished; Output is its output.
 //
-// After an error that wraps [agent.ErrOutcomeUnknown] the turn may be recorded; after any other it is not.
+// After an error that wraps [agent.ErrOutcomeUnknown] the turn may have been recorded; any other error means that it was not.
 //
-// If another tenant or session has a turn of that id, or somebody else drives the turn, the error is [agent.CodeConflict]. For who drives a
-// turn see [recordedTurn.driver].
+// The error is [agent.CodeConflict] if another tenant or session has a turn with that id, or if another workflow or process runs the turn.
 func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun, error) {
 	const op = "begin turn"
 	input, err := encodeMessages(t.Input)
@@ -117,7 +114,7 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 		b.Queue(lockSession, t.Tenant, t.SessionID)
 		branch.queueCopy(b, &t)
 		b.Queue(readHolder, t.Tenant, t.SessionID).QueryRow(scanInto(&held.holder, &held.lastSeq, &held.lastPosition, &held.holderWorkflow,
-			(*zeronull.Timestamptz)(&held.holderSince), &held.holderMode, &held.holderLease, &held.waiting))
+			(*zeronull.Timestamptz)(&held.holderSince), &held.holderMode, &held.holderLease, &held.isWaiting))
 		b.Queue(readRecorded, t.TurnID).QueryRow(scanFound(&turn.exists, &turn.tenant, &turn.session, &turn.state, &turn.cursor, &turn.workflowID,
 			&turn.binding.Agent, &turn.binding.InstanceID, &turn.binding.PlanHash, &turn.binding.Model, &turn.binding.Route, &turn.binding.Trace,
 			&turn.createdAt, &turn.mode, &turn.lease, &turn.output))
@@ -138,21 +135,22 @@ func (s *TurnStore) Begin(ctx context.Context, t agent.TurnRecord) (agent.Begun,
 	return begun, nil
 }
 
-// checkOwner returns an error if the row belongs to another turn or driver. The error says nothing about that turn.
+// checkOwner returns an error if the row belongs to another tenant or session, or if another workflow or process runs the turn. The error
+// reveals nothing about the row.
 func (p *recordedTurn) checkOwner(t *agent.TurnRecord) error {
 	switch {
 	case !p.exists:
 		return nil
 	case p.tenant != t.Tenant || p.session != t.SessionID:
 	case p.output == nil && p.workflowID != "" && t.WorkflowID != "" && p.workflowID != t.WorkflowID:
-	case p.output == nil && p.mode != agent.ModeDirect && t.Mode == agent.ModeDirect: // a workflow drives it, perhaps since a hand-over
+	case p.output == nil && p.mode != agent.ModeDirect && t.Mode == agent.ModeDirect: // a workflow runs the turn
 	default:
 		return nil
 	}
 	return agent.FieldErrorf(agent.CodeConflict, "turn_id", "%q is taken", t.TurnID)
 }
 
-// decideBegin returns the answer of [TurnStore.Begin] by the rules of the queue. The cursor of a turn that has just become ready is 0.
+// decideBegin returns the answer of [TurnStore.Begin]. The cursor of a turn that becomes ready is still 0.
 func decideBegin(t *agent.TurnRecord, held lockedSession, p recordedTurn, limit int) agent.Begun {
 	begun := agent.Begun{
 		Holder: held.holder, HolderWorkflow: held.holderWorkflow, HolderSince: held.holderSince, HolderMode: held.holderMode,
@@ -174,7 +172,7 @@ func decideBegin(t *agent.TurnRecord, held lockedSession, p recordedTurn, limit 
 		begun.Answer, begun.Position = agent.BeginBehind, p.ahead+1
 	case t.OnBusy == agent.OnBusyReject:
 		begun.Answer = agent.BeginBusy
-	case t.RefuseWaiting && held.waiting:
+	case t.RefuseWaiting && held.isWaiting:
 		begun.Answer = agent.BeginWaiting
 	case p.queued >= limit:
 		begun.Answer = agent.BeginOverflow
@@ -184,7 +182,7 @@ func decideBegin(t *agent.TurnRecord, held lockedSession, p recordedTurn, limit 
 	return begun
 }
 
-// queueBegin queues the writes for an answer, if any are needed, and sets the cursor.
+// queueBegin queues the writes for an answer, and sets the cursor of a turn that becomes ready. Without changes it queues nothing.
 func queueBegin(b *pgx.Batch, t *agent.TurnRecord, input messageColumns, held lockedSession, p recordedTurn, begun *agent.Begun) error {
 	state := agent.StateRunning
 	switch begun.Answer {
@@ -192,7 +190,7 @@ func queueBegin(b *pgx.Batch, t *agent.TurnRecord, input messageColumns, held lo
 		state = agent.StateQueued
 	case agent.BeginReady:
 	case agent.BeginBusy, agent.BeginWaiting, agent.BeginOverflow:
-		b.Queue(leavePlace, t.Tenant, t.TurnID) // it was admitted and does not begin
+		b.Queue(leavePlace, t.Tenant, t.TurnID) // the turn was admitted and will not begin
 		return nil
 	default:
 		return nil
@@ -230,7 +228,7 @@ func queueBegin(b *pgx.Batch, t *agent.TurnRecord, input messageColumns, held lo
 
 func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64, begun *agent.Begun) error {
 	fallback := t.Fallback
-	if t.Mode == agent.ModeDirect && begun.Answer == agent.BeginBehind { // a workflow waits for it
+	if t.Mode == agent.ModeDirect && begun.Answer == agent.BeginBehind { // a workflow will wait for the session
 		fallback = agent.FallbackSession
 	}
 	values, err := turnValues(t, fallback, begun.StartedAt)
@@ -251,8 +249,8 @@ func queueInsertTurn(b *pgx.Batch, t *agent.TurnRecord, state string, seq int64,
 	return queueRerun(b, t.TurnID, t.Rerun)
 }
 
-// turnValues returns the first 26 arguments of [insertTurn], for a turn that is recorded at a time.
-func turnValues(t *agent.TurnRecord, fallback agent.Fallback, at time.Time) ([]any, error) {
+// turnValues returns the first 26 arguments of [insertTurn].
+func turnValues(t *agent.TurnRecord, fallback agent.Fallback, createdAt time.Time) ([]any, error) {
 	var e columnEncoder
 	input, invocation, route := e.json(t.Input), e.json(t.Context), e.json(t.Route)
 	schema, limits := e.raw(t.OutputSchema), e.keep(encodeOptional(t.Limits))
@@ -263,15 +261,15 @@ func turnValues(t *agent.TurnRecord, fallback agent.Fallback, at time.Time) ([]a
 	mode, lease := (&recordedTurn{}).driver(t)
 	return []any{
 		t.TurnID, t.Tenant, t.SessionID, t.WorkflowID, t.Agent, t.InstanceID, t.PlanHash, t.Model, t.Channel, t.UserID, t.OnBusy, t.History, input,
-		invocation, at, route, schema, limits, mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals), string(fallback),
+		invocation, createdAt, route, schema, limits, mode, lease, t.Parent, t.Trace, t.StartByID, tools, string(t.Approvals), string(fallback),
 	}, e.err
 }
 
-// beginFree records a new turn and makes it the holder of its session, if no turn holds the session or waits in it. Else it changes
+// beginFree records a new turn and makes it the holder of its session, if no turn holds the session or waits in it. Otherwise it changes
 // nothing.
 //
-// The session's row is locked before its holder is read. A turn waits only behind a holder, so a turn that was queued since the statement
-// began is behind the holder that the statement finds.
+// PostgreSQL locks the session's row before it reads the holder. A turn that was queued since the statement began is no problem, because
+// turns only wait while there is a holder, which the statement then finds.
 const beginFree = `
 WITH session AS (
 	INSERT INTO sessions AS s (tenant, session_id, holder, last_seq, last_position)
@@ -292,10 +290,10 @@ WITH session AS (
 )
 SELECT last_position, EXISTS (SELECT FROM stream) FROM session`
 
-// beginInFreeSession is [TurnStore.Begin] in one statement, for a new turn whose session is free and that reruns no other. For any other turn
-// done is false.
+// beginInFreeSession is [TurnStore.Begin] in one statement, for a new turn whose session is free and that is not a rerun. For any other turn
+// it does nothing and done is false.
 func (s *TurnStore) beginInFreeSession(ctx context.Context, t *agent.TurnRecord, input messageColumns) (begun agent.Begun, done bool, err error) {
-	if t.Rerun != nil { // its session begins with copies
+	if t.Rerun != nil { // its session begins with copied turns
 		return agent.Begun{}, false, nil
 	}
 	begun = agent.Begun{Answer: agent.BeginReady, Binding: t.Binding, StartedAt: time.Now().UTC().Truncate(time.Microsecond), New: true}

@@ -14,10 +14,10 @@ import (
 const (
 	maxCachedTurns     = 1024
 	maxCacheBytes      = 32 << 20 // of all turns, as JSON
-	maxCachedTurnBytes = 1 << 20  // a turn with more is read from the database
+	maxCachedTurnBytes = 1 << 20  // of one turn; a larger turn is read from the database
 )
 
-// turnCache holds, for turns that this process runs, the transcript before their first step, and the steps that this process stored.
+// turnCache holds, for turns that this process runs, the transcript before the first step, and the steps that this process has stored.
 // Neither changes in the database.
 type turnCache struct {
 	mu    sync.Mutex
@@ -27,30 +27,30 @@ type turnCache struct {
 
 func newTurnCache() *turnCache {
 	c := &turnCache{}
-	// The only error is a size that is not positive.
-	c.turns, _ = lru.NewLRU(maxCachedTurns, func(_ agent.TurnID, gone *cachedTurn) { c.bytes -= gone.bytes })
+	// NewLRU only fails if the size is not positive.
+	c.turns, _ = lru.NewLRU(maxCachedTurns, func(_ agent.TurnID, evicted *cachedTurn) { c.bytes -= evicted.bytes })
 	return c
 }
 
 type cachedTurn struct {
 	isNew      bool              // this process recorded the turn and has stored no step of it
-	transcript *cachedTranscript // nil: not read yet
+	transcript *cachedTranscript // nil if it was not read yet
 	steps      []cachedStep      // in the order in which the database returns them
 	bytes      int
 }
 
 type cachedTranscript struct {
-	query    agent.PromptQuery // without step and aside
+	query    agent.PromptQuery // the [transcriptQuery] of the query that read it
 	messages []promptMessage
 }
 
-// cachedStep is a step with the calls that a reply asks for.
+// cachedStep is a step, with the ids of its calls if it is a reply.
 type cachedStep struct {
 	step
 	asks []agent.CallID
 }
 
-// size returns the bytes of a step as JSON.
+// size returns the size of a step's columns in bytes.
 func (s *step) size() int {
 	return len(s.content) + len(s.verdict) + len(s.feedback) + len(s.args) + len(s.data) + len(s.preview)
 }
@@ -62,7 +62,7 @@ func transcriptQuery(q *agent.PromptQuery) agent.PromptQuery {
 	return query
 }
 
-// transcript returns a copy of a turn's transcript, which the caller may change; ok is false if it is not cached.
+// transcript returns a copy of a turn's transcript. ok is false if it is not cached.
 func (c *turnCache) transcript(q *agent.PromptQuery) (messages []promptMessage, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,8 +125,8 @@ func (c *turnCache) addStep(s cachedStep) {
 	c.put(s.key.TurnID, changed)
 }
 
-// stepsBefore returns the steps of a tenant's turn before a step, and that step's reply, in the order of the database. ok is false if a
-// step or the result of a call is missing: another process may have stored it.
+// stepsBefore returns the steps of a tenant's turn before a step, and the reply of that step, in the order of the database. ok is false if a
+// step or the result of a call is missing, because another process may have stored it.
 func (c *turnCache) stepsBefore(id agent.TurnID, tenant string, before int) (steps []step, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,7 +160,7 @@ func (c *turnCache) stepsBefore(id agent.TurnID, tenant string, before int) (ste
 	return steps, unanswered == 0 && reply >= before-1
 }
 
-// callSteps returns the reply of a step and the result of one of its calls, as far as they are known. Without the reply it returns nothing.
+// callSteps returns the cached reply of a step and the cached result of one of its calls. It returns nil if the reply is not cached.
 func (c *turnCache) callSteps(key agent.StepKey) (steps []step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +178,7 @@ func (c *turnCache) callSteps(key agent.StepKey) (steps []step) {
 	return steps
 }
 
-// allSteps returns all steps of a turn, of which the last is a reply that asks for nothing; ok is false if they are not changed.
+// allSteps returns all steps of a turn that ends with a reply without calls. ok is false if any of them is not cached.
 func (c *turnCache) allSteps(id agent.TurnID) (steps []step, ok bool) {
 	c.mu.Lock()
 	var last cachedStep
@@ -199,7 +199,7 @@ func (c *turnCache) drop(id agent.TurnID) {
 	c.turns.Remove(id)
 }
 
-// get returns a turn, which must not be changed, or nil. The caller holds the lock.
+// get returns a turn, or nil. The turn must not be changed. The caller holds the lock.
 func (c *turnCache) get(id agent.TurnID) *cachedTurn {
 	t, _ := c.turns.Get(id)
 	return t
@@ -217,7 +217,7 @@ func (c *turnCache) put(id agent.TurnID, t *cachedTurn) {
 	}
 }
 
-// copyMessages copies messages and their lists of blocks, since middleware may change those.
+// copyMessages copies messages and their lists of blocks, which middleware may change.
 func copyMessages(messages []promptMessage) []promptMessage {
 	copied := slices.Clone(messages)
 	for i := range copied {

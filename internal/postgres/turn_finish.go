@@ -24,7 +24,8 @@ SELECT FROM turns WHERE turn_id = $1 FOR UPDATE`
 const readOutput = `
 SELECT output FROM agent_results WHERE turn_id = $1`
 
-// The turn that gets the session, or has got it and has not begun again: the first in the queue, or the holder.
+// readNext finds the turn that gets the session: the first in the queue or, if the session has been passed on already, a holder that has not
+// begun again.
 const readNext = `
 SELECT n.turn_id, n.workflow_id FROM turns t JOIN sessions s USING (tenant, session_id)
 	JOIN turns n ON n.tenant = t.tenant AND n.session_id = t.session_id
@@ -34,7 +35,8 @@ ORDER BY n.seq LIMIT 1`
 
 const readOutline = stepOutline + ` WHERE s.turn_id = $1 ORDER BY s.step, s.call_id`
 
-// Undecided approvals of a turn that ends are closed, so that nobody is asked for them. Those that made the turn end stay open.
+// endApprovals closes the undecided approvals of a turn that ends, so that nobody is asked for them. It leaves those open that the turn has
+// failed for.
 const endApprovals = `
 UPDATE approvals SET decision = 'reject', decided_by = $2, message = 'the turn ended first', decided_at = clock_timestamp()
 WHERE turn_id = $1 AND decision IS NULL AND NOT (refused AND $3)`
@@ -42,7 +44,8 @@ WHERE turn_id = $1 AND decision IS NULL AND NOT (refused AND $3)`
 const handOver = `
 UPDATE turns SET state = 'running', held_at = clock_timestamp() WHERE turn_id = $1`
 
-// A stream ends after an index that its owner names, or after its last event. With the id of a result it ends only if the result is stored.
+// endStream ends a stream after an index that the owner of the stream knows, closeStream after the last stored event. If $2 is the id of a
+// result, they do so only if the result is stored.
 const (
 	endStream   = `SELECT turnstone_end($1, $3, $4, $5, $6)` + ifStored
 	closeStream = `SELECT turnstone_close($1, $3::json)` + ifStored
@@ -59,12 +62,12 @@ type lockedTurn struct {
 	steps  []step
 }
 
-// Finish ends a turn in one transaction: its steps are appended to the transcript, its result and tool calls are stored, the session passes
-// to the next turn in the queue, and the events end its stream. It returns f.Output with ResultRef set, which the terminal event carries
-// too. That is one round trip for a completed turn that brings its steps and has nobody behind it, else two or three.
+// Finish ends a turn in one transaction: it appends the steps to the transcript, stores the result and the tool calls, passes the session to
+// the next turn in the queue, and ends the stream with the events. It returns f.Output with ResultRef set; the terminal event has the same
+// output. It takes one round trip for a completed turn if the record has its steps and no turn waits behind it, otherwise two or three.
 //
-// The first call for a turn wins. Later calls get the stored output, and again the next turn if that has not begun, since the caller may
-// not know of it. A turn that never began has no row: only its stream is closed. A turn of another tenant is [agent.CodeNotFound].
+// The first call for a turn wins. Later calls return the stored output, and the next turn if that has not begun yet, because the caller may
+// not know of it. If the turn was never recorded, Finish only closes its stream. A turn of another tenant is [agent.CodeNotFound].
 func (s *TurnStore) Finish(ctx context.Context, f agent.FinishRecord) (agent.Finished, error) {
 	const op = "finish turn"
 	switch f.Output.Status {
@@ -106,7 +109,7 @@ func (s *TurnStore) finish(ctx context.Context, f *agent.FinishRecord, job uuid.
 		func(b *pgx.Batch) error {
 			switch {
 			case !e.exists:
-				b.Queue(leavePlace, f.Tenant, f.TurnID) // refused after it was admitted
+				b.Queue(leavePlace, f.Tenant, f.TurnID) // the turn was refused after it was admitted
 				done = agent.Finished{Output: f.Output}
 				return s.queueClose(b, f, &done, "")
 			case e.tenant != f.Tenant:
@@ -131,10 +134,10 @@ func (s *TurnStore) finish(ctx context.Context, f *agent.FinishRecord, job uuid.
 	return done, nil
 }
 
-// differsFrom reports whether a record that brings steps brings another number of steps than are stored.
+// differsFrom reports whether a record has steps, but not as many as are stored.
 func (e *lockedTurn) differsFrom(f *agent.FinishRecord) bool {
-	brought := len(f.Models) + len(f.Tools)
-	return brought > 0 && brought != len(e.steps)
+	n := len(f.Models) + len(f.Tools)
+	return n > 0 && n != len(e.steps)
 }
 
 func (e *lockedTurn) queueReads(b *pgx.Batch, id agent.TurnID) {
@@ -164,7 +167,7 @@ func (s *TurnStore) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *lockedTu
 		b.Queue(yieldJobID, job, e.tenant, cleanText(f.JobID))
 	}
 	b.Queue(releaseLocked+finishTurn, append(values, e.holder)...)
-	if done.Output.Status != agent.TurnCompleted { // a completed turn waits for nobody
+	if done.Output.Status != agent.TurnCompleted { // a completed turn has no undecided approvals
 		b.Queue(endApprovals, f.TurnID, agent.EndedBy, done.Output.StopReason == agent.StopApprovalRequired)
 	}
 	if done.Next != "" {
@@ -173,7 +176,8 @@ func (s *TurnStore) queueFinish(b *pgx.Batch, f *agent.FinishRecord, e *lockedTu
 	return done, s.queueClose(b, f, &done, "") // last: it locks the stream
 }
 
-// queueClose queues the end of the stream; with the id of a result, only if that is stored. The terminal event carries the stored output.
+// queueClose queues the end of the stream. If result is not empty, the stream ends only if the result with that id is stored. The terminal
+// event gets the stored output.
 func (s *TurnStore) queueClose(b *pgx.Batch, f *agent.FinishRecord, done *agent.Finished, result string) error {
 	if s.cfg.SeparateLog || len(f.Events) == 0 {
 		return nil
@@ -194,9 +198,9 @@ func (s *TurnStore) queueClose(b *pgx.Batch, f *agent.FinishRecord, done *agent.
 	return err
 }
 
-// releaseLocked gives the session of a turn ($1, of tenant $2) its next holder ($33); the session is locked. releaseHeld frees the session
-// if the turn holds it, nobody is behind the turn, and it has as many steps as the caller knows ($33). A turn that is queued behind changes
-// the session's row, which PostgreSQL checks again once it is locked.
+// releaseLocked sets the next holder ($33) of the locked session of a turn ($1, of tenant $2). releaseHeld frees a session that is not
+// locked, if the turn holds it, no turn waits behind it, and the turn has as many steps as the caller knows ($33). If another turn is queued
+// meanwhile, that changes the session's row, so that PostgreSQL checks the conditions again.
 const (
 	releaseLocked = `
 WITH session AS (
@@ -213,7 +217,7 @@ WITH session AS (
 )`
 )
 
-// finishTurn follows releaseLocked or releaseHeld. It ends the turn, and returns a row if it did.
+// finishTurn follows releaseLocked or releaseHeld. It ends the turn, and returns a row if it has.
 const finishTurn = `, turn AS (
 	UPDATE turns t SET state = $3, finished_at = clock_timestamp() FROM session WHERE t.turn_id = $1
 ), output AS (
@@ -260,8 +264,8 @@ func finishValues(f *agent.FinishRecord, o *agent.AgentStepOutput, job uuid.UUID
 	return slices.Concat(values, calls, result), nil
 }
 
-// finishAtOnce is [TurnStore.Finish] in one round trip, for a completed turn that brings all its steps and has nobody behind it. For any
-// other turn ended is false and nothing has changed.
+// finishAtOnce is [TurnStore.Finish] in one round trip, for a completed turn whose record has all its steps and that no turn waits behind.
+// For any other turn it changes nothing and ended is false.
 func (s *TurnStore) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job uuid.UUID) (done agent.Finished, ended bool, err error) {
 	if f.Output.Status != agent.TurnCompleted || f.JobID != "" || !isComplete(f.Models, f.Tools) {
 		return agent.Finished{}, false, nil
@@ -282,7 +286,7 @@ func (s *TurnStore) finishAtOnce(ctx context.Context, f *agent.FinishRecord, job
 	return done, ended, nil
 }
 
-// isComplete reports whether nobody can add a step to these steps of a turn: each call has its result.
+// isComplete reports whether each call in the steps of a turn has a result, so that no step can follow.
 func isComplete(models []agent.ModelStep, tools []agent.ToolStep) bool {
 	unanswered := func(row callRow) bool { return row.status == callUnfinished }
 	return len(models) > 0 && !slices.ContainsFunc(callRows(models, tools), unanswered)

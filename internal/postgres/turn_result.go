@@ -10,26 +10,26 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// A job's id finds the newest attempt: older ones get another id.
+// yieldJobID gives the results of earlier attempts at a job another job id, so that the job's id finds the newest attempt.
 const yieldJobID = `
 UPDATE agent_results SET job_id = gen_random_uuid() WHERE job_id = $1 AND tenant = $2 AND job_key = $3`
 
-// resultColumns returns the values of a result's row in the order of [finishTurn]. calls are those of the turn in their order.
+// resultColumns returns the values of a result's row in the order of [finishTurn].
 func resultColumns(f *agent.FinishRecord, o *agent.AgentStepOutput, id, job uuid.UUID, calls []callRow) ([]any, error) {
 	status, cause := o.Status, o.Error
 	if f.JobError != nil {
 		status, cause = agent.TurnFailed, f.JobError
 	}
-	listed, hit := listCalls(calls)
+	listed, anyCached := listCalls(calls)
 	var e columnEncoder
 	return []any{
 		id, job, cleanText(f.RunID), cleanText(f.NodeID), e.jsonb(f.Result), f.CASID, string(status), e.jsonb(cause), e.jsonb(listed),
 		clamp(o.Usage.InputTokens + o.Usage.OutputTokens), o.Usage.CachedTokens > 0, clamp(o.ExecutionTimeMS), e.json(o), cleanText(f.JobID),
-		max(o.Usage.CachedTokens, 0), f.CacheHit || hit, e.jsonb(f.Answer), f.S3Ref,
+		max(o.Usage.CachedTokens, 0), f.CacheHit || anyCached, e.jsonb(f.Answer), f.S3Ref,
 	}, e.err
 }
 
-// Bounds of the list of calls in a result's row. All calls are in tool_calls.
+// Bounds of the list of calls in a result's row. The table tool_calls has all calls.
 const (
 	maxListedCalls    = 1000
 	maxListedArgs     = 16 << 10
@@ -40,7 +40,7 @@ const (
 // listedCall is a call in a result's row.
 type listedCall struct {
 	Tool       string          `json:"tool"`
-	Args       json.RawMessage `json:"args"` // as the model gave them; {"omitted_bytes": n} in place of large ones
+	Args       json.RawMessage `json:"args"` // as the model gave them, or {"omitted_bytes": n} if they are too large
 	Status     string          `json:"status"`
 	Step       int             `json:"step"`
 	Ref        string          `json:"ref"`
@@ -48,31 +48,31 @@ type listedCall struct {
 	CacheHit   bool            `json:"cache_hit"`
 }
 
-// listCalls returns the bounded list of a turn's calls, never nil, and whether the cache answered any of them.
-func listCalls(calls []callRow) (listed []any, hit bool) {
+// listCalls returns the bounded list of a turn's calls, which is never nil, and whether any result came from the cache.
+func listCalls(calls []callRow) (listed []any, anyCached bool) {
 	listed = make([]any, 0, min(len(calls), maxListedCalls+1))
-	left := maxListedArgsSum
+	remainingArgs := maxListedArgsSum
 	for i := range calls {
 		c := &calls[i]
-		hit = hit || c.cacheHit
+		anyCached = anyCached || c.cacheHit
 		if i >= maxListedCalls {
 			continue
 		}
 		args := c.args
-		if len(args) > maxListedArgs || len(args) > left {
+		if len(args) > maxListedArgs || len(args) > remainingArgs {
 			args = fmt.Appendf(nil, `{"omitted_bytes":%d}`, len(args))
 		}
-		left -= len(args)
+		remainingArgs -= len(args)
 		name := []rune(c.name)
 		listed = append(listed, listedCall{
 			Tool: string(name[:min(len(name), maxListedNameRune)]), Args: args, Status: c.status, Step: c.step, Ref: c.contentRef(), DurationMS: c.duration,
 			CacheHit: c.cacheHit,
 		})
 	}
-	if more := len(calls) - maxListedCalls; more > 0 {
-		listed = append(listed, map[string]int{"omitted_calls": more})
+	if omitted := len(calls) - maxListedCalls; omitted > 0 {
+		listed = append(listed, map[string]int{"omitted_calls": omitted})
 	}
-	return listed, hit
+	return listed, anyCached
 }
 
 // callColumns returns the rows of tool_calls as columns.
@@ -101,7 +101,7 @@ func callColumns(rows []callRow) ([]any, error) {
 	return []any{steps, ids, names, args, states, refs, durations, datasets, hits}, nil
 }
 
-// textOf returns an element of an array of text; nil becomes NULL.
+// textOf returns raw as an element of an array of text. nil becomes NULL.
 func textOf(raw []byte) *string {
 	if raw == nil {
 		return nil
@@ -114,14 +114,14 @@ func clamp(n int64) int32 {
 	return int32(min(max(n, 0), math.MaxInt32))
 }
 
-// jobNamespace is the namespace of the ids of jobs that are no UUIDs.
+// jobNamespace is the UUID namespace of the ids of jobs.
 //
-//nolint:gochecknoglobals // a constant in all but syntax
+//nolint:gochecknoglobals // never changes
 var jobNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://turnstone.run/job"))
 
-// jobIDs returns ids for the result of a job: it gets the first that no other result has. Without a job the turn counts as one. The id of a
-// UUID is the UUID itself, else a UUIDv5 of the job. Ids of jobs come from outside and must be unique in the table: a taken one must not
-// prevent the turn from ending, and the tenant still finds the result by its job.
+// jobIDs returns the ids to try for the result of a job, or of a turn without a job: the job itself if it is a UUID, otherwise a UUIDv5 of it,
+// and then a UUIDv5 that includes the tenant. Callers choose job ids and they must be unique in the table, but a taken id must not prevent
+// the turn from ending. The tenant finds the result by its job in any case.
 func jobIDs(tenant, job string, turn agent.TurnID) []uuid.UUID {
 	if job == "" {
 		job = string(turn)
@@ -146,7 +146,7 @@ type callRow struct {
 	cacheHit bool
 }
 
-// contentRef returns the reference of the content that the call stored, "" if there is none.
+// contentRef returns the reference to the content that the call has stored, or "".
 func (c *callRow) contentRef() string {
 	if c.ref == "" && c.dataset != nil {
 		return c.dataset.Ref
@@ -156,7 +156,7 @@ func (c *callRow) contentRef() string {
 
 const callUnfinished = "unfinished"
 
-// callRows returns the calls that the models asked for, with their outcomes.
+// callRows returns the calls in the replies of a turn, with their outcomes.
 func callRows(models []agent.ModelStep, tools []agent.ToolStep) []callRow {
 	results := toolsByKey(tools)
 	var rows []callRow

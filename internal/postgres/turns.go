@@ -11,14 +11,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// TurnStore keeps turns in the queues of their sessions, from their beginning to their end. How others know that the driver of a turn is
-// alive depends on the mode of the turn:
+// TurnStore stores turns in the queues of their sessions. Whether something still runs a turn is known as follows:
 //
-//   - A workflow drives a durable turn. Temporal knows whether the workflow is closed; the turn has no lease.
-//   - A process drives a direct turn, and promises by lease_until to come back. While the turn waits in the queue, every Begin extends the lease; once it
-//     holds the session, Renew does. If the process dies while the turn waits, the turn is passed over when the lease of its last Begin has
-//     expired. A lease never gets shorter.
-//   - A direct turn becomes durable by HandOver, or when a workflow begins it. Its process finds out when it renews or begins again: both fail.
+//   - A workflow runs a durable turn. Temporal knows whether the workflow is closed, and the turn has no lease.
+//   - A process runs a direct turn and keeps its lease (lease_until) from expiring: by calling Begin again while the turn waits in the queue, and
+//     Renew once it holds the session. A turn whose lease has expired is passed over. A lease never gets shorter.
+//   - A direct turn becomes durable by HandOver, or when a workflow begins it. The process finds out because its next Renew or Begin fails.
 type TurnStore struct {
 	*database
 
@@ -37,7 +35,7 @@ SELECT t.turn_id, t.tenant, t.session_id, t.state, coalesce(t.cursor, 0), t.work
 FROM turns t LEFT JOIN agent_results r ON r.turn_id = t.turn_id
 WHERE t.turn_id = $1`
 
-// Turn returns the state of a turn. The error is [agent.CodeNotFound] if it is unknown. The caller checks the tenant.
+// Turn returns the state of a turn. The error is [agent.CodeNotFound] if there is no such turn. The caller checks the tenant.
 func (s *TurnStore) Turn(ctx context.Context, id agent.TurnID) (agent.TurnState, error) {
 	const op = "read turn"
 	t, err := queryRow(ctx, s.pool, unknownTurn(op, id), scanTurn, readTurn, id)
@@ -57,7 +55,7 @@ func scanTurn(row pgx.CollectableRow) (t agent.TurnState, err error) {
 	return t, err
 }
 
-// driver returns who drives a turn after record t began it: its mode, and the lease of a direct turn.
+// driver returns the mode of a turn after it begins with record t, and the lease of a direct turn.
 func (p *recordedTurn) driver(t *agent.TurnRecord) (agent.Mode, *time.Time) {
 	switch {
 	case t.Mode != agent.ModeDirect && p.exists && p.mode != agent.ModeDirect:
@@ -79,7 +77,7 @@ func sameTime(a, b *time.Time) bool {
 	return a.Equal(*b)
 }
 
-// A locked row is renewed the next time, so that one turn does not delay the leases of all others.
+// renewLeases skips locked rows until the next time, so that one turn does not delay the leases of the others.
 const renewLeases = `
 WITH held AS (
 	SELECT turn_id FROM turns WHERE turn_id = ANY ($1) AND mode = 'direct' AND state = 'running'
@@ -90,7 +88,7 @@ WITH held AS (
 )
 SELECT turn_id FROM held`
 
-// A turn that waits may be handed over too: its workflow then waits.
+// handOverTurn also applies to a waiting turn, whose workflow then waits.
 const handOverTurn = `
 UPDATE turns SET mode = 'durable', lease_until = NULL, workflow_id = $2, fallback = coalesce(nullif(fallback, ''), $3)
 WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR workflow_id = $2)`
@@ -98,24 +96,23 @@ WHERE turn_id = $1 AND state IN ('queued', 'running') AND (mode = 'direct' OR wo
 const readState = `
 SELECT state FROM turns WHERE turn_id = $1`
 
-// Renew extends the leases of direct turns that hold their sessions, and returns those turns. The process of any other turn must stop: the
-// turn waits, has ended, is no longer direct, or is unknown.
+// Renew extends the leases of direct turns that hold their sessions, and returns the ids of those turns. The process must stop running all
+// others: they wait, have ended, are no longer direct, or are unknown.
 func (s *TurnStore) Renew(ctx context.Context, ids []agent.TurnID, until time.Time) ([]agent.TurnID, error) {
 	held, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], renewLeases, ids, until)
 	return held, mapError("renew leases", err)
 }
 
-// HandOver makes a direct turn a durable one, which the workflow drives and which has no lease, and records why. Doing it again changes
-// nothing. The error is [agent.CodeConflict] if the turn has ended or another workflow drives it, and [agent.CodeNotFound] if it is
-// unknown.
-func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID string, why agent.Fallback) error {
+// HandOver makes a direct turn a durable one without a lease, which the workflow runs, and records the reason. Doing it again changes nothing.
+// The error is [agent.CodeConflict] if the turn has ended or another workflow runs it, and [agent.CodeNotFound] if there is no such turn.
+func (s *TurnStore) HandOver(ctx context.Context, id agent.TurnID, workflowID string, reason agent.Fallback) error {
 	const op = "hand over turn"
 	var (
 		b       pgx.Batch
 		applied bool
 		state   string
 	)
-	b.Queue(handOverTurn, id, workflowID, string(why)).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(handOverTurn, id, workflowID, string(reason)).Exec(func(tag pgconn.CommandTag) error {
 		applied = tag.RowsAffected() > 0
 		return nil
 	})
@@ -141,13 +138,13 @@ WITH RECURSIVE below (turn_id) AS (
 )
 SELECT turn_id FROM below`
 
-// UnfinishedChildren returns the child turns of a turn, and theirs, that have not ended.
+// UnfinishedChildren returns the ids of the descendants of a turn that have not ended.
 func (s *TurnStore) UnfinishedChildren(ctx context.Context, id agent.TurnID) ([]agent.TurnID, error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowTo[agent.TurnID], readUnfinishedChildren, id)
-	return found, mapError("list children at work", err)
+	return found, mapError("list unfinished child turns", err)
 }
 
-// In random order, so that turns which are only slow do not fill a bounded list for ever.
+// readStalled returns turns in random order, so that turns that are only slow do not always fill the bounded list.
 const readStalled = `
 SELECT turn_id, workflow_id, reason FROM (
 	SELECT t.turn_id, t.workflow_id, 'decided' AS reason
@@ -167,14 +164,14 @@ SELECT turn_id, workflow_id, reason FROM (
 	WHERE t.mode <> 'direct' AND s.cancelled AND s.closed_at IS NULL
 ) stalled WHERE workflow_id <> '' ORDER BY random() LIMIT $2`
 
-// StalledTurns returns at most limit turns that workflows drive, that have had a reason to continue for the duration quiet, and that have
-// not. (A cancelled turn is returned at once: when it was cancelled is not stored.) Some are only slow; their workflows know.
-func (s *TurnStore) StalledTurns(ctx context.Context, quiet time.Duration, limit int) ([]agent.StalledTurn, error) {
-	found, err := queryRows(ctx, s.pool, pgx.RowToStructByPos[agent.StalledTurn], readStalled, quiet, limit)
+// StalledTurns returns at most limit durable turns that should have continued at least minAge ago and have not. Cancelled turns are returned
+// whatever their age, because the time of a cancellation is not stored. Some of the turns may only be slow.
+func (s *TurnStore) StalledTurns(ctx context.Context, minAge time.Duration, limit int) ([]agent.StalledTurn, error) {
+	found, err := queryRows(ctx, s.pool, pgx.RowToStructByPos[agent.StalledTurn], readStalled, minAge, limit)
 	return found, mapError("find stalled turns", err)
 }
 
-// A turn that runs has written an event or a step. A queued turn counts once it holds its session: until then it has nothing to do.
+// readStranded finds turns that hold their session and have neither an event nor a step, and direct turns whose lease has expired.
 const readStranded = `
 SELECT t.turn_id FROM turns t
 WHERE t.state = 'running' AND t.mode = 'durable' AND t.start_by_id AND coalesce(t.held_at, t.created_at) < clock_timestamp() - $1::interval
@@ -183,15 +180,15 @@ UNION ALL
 SELECT t.turn_id FROM turns t WHERE t.state IN ('queued', 'running') AND t.mode = 'direct' AND t.lease_until < clock_timestamp()
 LIMIT $2`
 
-// Stranded calls work with turns that nobody may be driving, at most limit (100 by default, 1,000 at most): a door recorded them longer
-// than age ago and they have not begun, or they are direct and their lease has expired. One process at a time does so; ran is false in the
+// Stranded calls work with turns that may have been abandoned, at most limit (100 by default, 1,000 at most): they were recorded at least
+// minAge ago and have not begun, or they are direct and their lease has expired. Only one process at a time does so; ran is false in the
 // others.
 func (s *TurnStore) Stranded(
-	ctx context.Context, age time.Duration, limit int, work func(context.Context, []agent.TurnID) error,
+	ctx context.Context, minAge time.Duration, limit int, work func(context.Context, []agent.TurnID) error,
 ) (ran bool, err error) {
 	const op = "list stranded turns"
 	return s.withLock(ctx, op, "turnstone stranded turns", func(ctx context.Context, conn *pgxpool.Conn) error {
-		ids, err := queryRows(ctx, conn, pgx.RowTo[agent.TurnID], readStranded, age, pageSize(limit))
+		ids, err := queryRows(ctx, conn, pgx.RowTo[agent.TurnID], readStranded, minAge, pageSize(limit))
 		if err != nil {
 			return mapError(op, err)
 		}

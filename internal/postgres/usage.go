@@ -9,26 +9,25 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// UsageStore keeps the ledger of what model calls cost, and its daily sums.
+// UsageStore stores the ledger of the costs of model calls, and its daily sums.
 type UsageStore struct{ *database }
 
-// usageTimeout bounds the time of a report in the database.
+// usageTimeout bounds the query of a report.
 const usageTimeout = 20 * time.Second
 
-// boundUsage bounds the report's transaction. A report of an hour and one of a year are the same statement and need different plans; to
-// compile one takes longer than most of them run.
+// boundUsage bounds the query of a report. It also forces a new plan for each report, because one of an hour and one of a year need different plans, and
+// disables JIT compilation, which takes longer than most reports.
 const boundUsage = `
 SELECT set_config('statement_timeout', $1, true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)`
 
-// Usage adds up what model calls cost, by the keys of q and in their order. A report of whole days (UTC) by at most one of tenant, user,
-// agent and model reads the daily sums and the rows that are not in them yet; any other report reads every row of the ledger. Names over
-// 512 bytes are cut and get a digest. Totals are on the first page. A report that takes longer than 20 s is [agent.CodeUnavailable]; an
-// invalid query is [agent.CodeInvalid] with the field of [agent.UsageQuery.Validate]. One round trip.
+// Usage adds up the costs of model calls by the keys in q.Group, and returns a page of rows in the order of these keys. A report for whole days (UTC) by at
+// most one of user, agent and model reads the daily sums and the ledger rows that are not in them yet; any other report reads all ledger rows. Names over
+// 512 bytes are cut and get a digest. The first page has the totals. The error is [agent.CodeUnavailable] if the report takes longer than 20 s, and that of
+// [agent.UsageQuery.Validate] if the query is invalid.
 func (s *UsageStore) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
 	return s.usageAt(ctx, q, time.Now(), usageTimeout)
 }
@@ -62,171 +61,7 @@ func (s *UsageStore) usageAt(ctx context.Context, q agent.UsageQuery, now time.T
 	return page, nil
 }
 
-const (
-	// addUpRows bounds one statement of the roll-up, addUpRounds the number of statements.
-	addUpRows   = 5000
-	addUpRounds = 100
-)
-
-// AddUpUsage adds new rows of the ledger to the daily sums, and returns how many rows it added. One process at a time does so; in the
-// others it returns 0. Reports and budgets are exact without it: they also read the rows that are not added yet.
-func (s *UsageStore) AddUpUsage(ctx context.Context) (added int64, err error) {
-	const op = "add up usage by day"
-	_, err = s.withLock(ctx, op, "turnstone usage by day", func(ctx context.Context, conn *pgxpool.Conn) error {
-		for range addUpRounds {
-			var moved int64
-			if err := conn.QueryRow(ctx, `SELECT turnstone_add_up_usage($1)`, addUpRows).Scan(&moved); err != nil {
-				return mapError(op, err)
-			}
-			if added += moved; moved < addUpRows {
-				break
-			}
-		}
-		return nil
-	})
-	return added, err
-}
-
-// The ledger rows of a turn ($1) of a tenant ($2): the step and the arrays of [usageArrays] are between the parts.
-const (
-	chargeStep = `
-INSERT INTO usage_ledger
-	(turn_id, step, epoch, tenant, model, input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost_usd, user_id, agent, session_id,
-	channel, estimated)
-SELECT $1, `
-	chargeAmounts = `::integer, u.epoch, $2, u.model, u.input, u.output, u.cached, u.reasoning, u.cost::numeric, t.user_id, t.agent, t.session_id,
-	t.channel, u.estimated
-FROM turns t, unnest(`
-	chargeTurn = `) AS u (epoch, model, input, output, cached, reasoning, cost, estimated)
-WHERE t.turn_id = $1` + ofTenant + `
-ON CONFLICT DO NOTHING`
-	chargeUsage = chargeStep + `$3` + chargeAmounts +
-		`$4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::float8[], $11::boolean[]` + chargeTurn
-)
-
-const turnExists = `
-SELECT FROM turns t WHERE turn_id = $1` + ofTenant
-
-// ChargeUsage adds ledger rows of model calls that cost something but stored no step. A row of the same turn, step and epoch is added once.
-func (s *UsageStore) ChargeUsage(ctx context.Context, key agent.StepKey, tenant string, rows []agent.UsageEntry) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	var b pgx.Batch
-	queueCharge(&b, key, tenant, rows)
-	queueExists(&b, unknownTurn("", key.TurnID), turnExists, key.TurnID, tenant)
-	return mapError("charge usage", s.send(ctx, &b))
-}
-
-func queueCharge(b *pgx.Batch, key agent.StepKey, tenant string, rows []agent.UsageEntry) {
-	if len(rows) > 0 {
-		b.Queue(chargeUsage, append([]any{key.TurnID, tenant, key.Step}, usageArrays(rows)...)...)
-	}
-}
-
-// usageArrays returns the columns of ledger rows.
-func usageArrays(rows []agent.UsageEntry) []any {
-	var (
-		n                                = len(rows)
-		epochs                           = make([]int64, n)
-		models                           = make([]string, n)
-		input, output, cached, reasoning = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
-		costs                            = make([]float64, n)
-		estimated                        = make([]bool, n)
-	)
-	for i, r := range rows {
-		epochs[i], models[i] = int64(r.Epoch), cleanText(r.Model)
-		input[i], output[i] = r.Usage.InputTokens, r.Usage.OutputTokens
-		cached[i], reasoning[i] = r.Usage.CachedTokens, r.Usage.ReasoningTokens
-		costs[i], estimated[i] = r.Usage.CostUSD, r.Usage.Estimated
-	}
-	return []any{epochs, models, input, output, cached, reasoning, costs, estimated}
-}
-
-// unpriced is the condition that a row of the ledger l is of a model without a price: it used tokens that cost nothing.
-const unpriced = `l.cost_usd = 0 AND (l.input_tokens > 0 OR l.output_tokens > 0)`
-
-// The turn's own model is that of its last try; a child may have asked another.
-const readBilled = `
-WITH RECURSIVE family (turn_id) AS (
-	SELECT $1::text COLLATE "C"
-	UNION
-	SELECT c.turn_id FROM turns c JOIN family f ON c.parent = f.turn_id WHERE c.parent <> ''
-)
-SELECT coalesce(sum(turnstone_sound(l.input_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.output_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cached_tokens)), 0)::bigint, coalesce(sum(turnstone_sound(l.reasoning_tokens)), 0)::bigint,
-	coalesce(sum(turnstone_sound(l.cost_usd)), 0)::float8, coalesce(bool_or(l.estimated), false), coalesce(bool_or(` + unpriced + `), false),
-	coalesce((SELECT model FROM usage_ledger WHERE turn_id = $1 ORDER BY step DESC, epoch DESC LIMIT 1), '')
-FROM usage_ledger l JOIN family f ON f.turn_id = l.turn_id`
-
-// BilledUsage adds up the ledger of a turn and of its child turns, and returns the model of the turn's last call. A turn without rows has
-// zeros.
-func (s *UsageStore) BilledUsage(ctx context.Context, id agent.TurnID) (u agent.Usage, model string, err error) {
-	err = s.pool.QueryRow(ctx, readBilled, id).Scan(&u.InputTokens, &u.OutputTokens, &u.CachedTokens, &u.ReasoningTokens, &u.CostUSD,
-		&u.Estimated, &u.Unpriced, &model)
-	return u, model, mapError("add up what a turn was billed", err)
-}
-
-// Of each kind of spender those with the highest cost, ordered by cost, then by tokens.
-const readSpending = `
-SELECT kind, name, calls_today, input_today, output_today, cost_today::float8, calls, input, output, cost::float8
-FROM (
-	SELECT s.*, row_number() OVER (PARTITION BY kind ORDER BY cost DESC, input + output DESC, name) AS n
-	FROM (
-		SELECT d.kind, d.name,
-			coalesce(sum(d.calls) FILTER (WHERE d.day = $2::date), 0)::bigint AS calls_today,
-			coalesce(sum(d.input_tokens) FILTER (WHERE d.day = $2::date), 0)::bigint AS input_today,
-			coalesce(sum(d.output_tokens) FILTER (WHERE d.day = $2::date), 0)::bigint AS output_today,
-			coalesce(sum(d.cost_usd) FILTER (WHERE d.day = $2::date), 0) AS cost_today,
-			sum(d.calls)::bigint AS calls, sum(d.input_tokens)::bigint AS input, sum(d.output_tokens)::bigint AS output, sum(d.cost_usd) AS cost
-		FROM usage_by_day d
-		WHERE d.tenant = $1 AND d.day >= date_trunc('month', $2::timestamp) AND d.day < date_trunc('month', $2::timestamp) + interval '1 month'
-			AND d.kind IN ('tenant', 'user', 'agent', 'model')
-		GROUP BY d.kind, d.name
-	) s
-) r WHERE n <= $3 ORDER BY kind, n`
-
-// Spending returns what a tenant has used today and this month, in all and by user, agent and model. Usage without a user is only in the
-// sums. A tenant without usage, or an unknown one, has zeros.
-func (s *UsageStore) Spending(ctx context.Context, tenant string) (agent.Spending, error) {
-	return s.spendingAt(ctx, tenant, time.Now())
-}
-
-func (s *UsageStore) spendingAt(ctx context.Context, tenant string, at time.Time) (agent.Spending, error) {
-	const op = "read spending"
-	at = at.UTC()
-	all := agent.Spending{Tenant: tenant, At: at, Users: []agent.Spender{}, Agents: []agent.Spender{}, Models: []agent.Spender{}}
-	rows, err := s.pool.Query(ctx, readSpending, cleanText(tenant), at, agent.MaxSpenders)
-	if err != nil {
-		return agent.Spending{}, mapError(op, err)
-	}
-	var (
-		kind    string
-		spender agent.Spender
-	)
-	_, err = pgx.ForEachRow(rows, []any{
-		&kind, &spender.Name, &spender.Today.Calls, &spender.Today.InputTokens, &spender.Today.OutputTokens, &spender.Today.CostUSD,
-		&spender.Month.Calls, &spender.Month.InputTokens, &spender.Month.OutputTokens, &spender.Month.CostUSD,
-	}, func() error {
-		switch kind {
-		case agent.BoundTenant:
-			all.Today, all.Month = spender.Today, spender.Month
-		case agent.BoundUser:
-			all.Users = append(all.Users, spender)
-		case agent.BoundAgent:
-			all.Agents = append(all.Agents, spender)
-		default:
-			all.Models = append(all.Models, spender)
-		}
-		return nil
-	})
-	if err != nil {
-		return agent.Spending{}, mapError(op, err)
-	}
-	return all, nil
-}
-
-// read reads the rows of a page, the totals last.
+// read reads the rows of a page into page. The row with the totals comes last.
 func (r *report) read(rows pgx.Rows, page *agent.UsagePage) error {
 	var (
 		isTotal bool
@@ -244,7 +79,7 @@ func (r *report) read(rows pgx.Rows, page *agent.UsagePage) error {
 		switch {
 		case isTotal:
 			page.Totals = new(sums)
-		case len(page.Rows) == r.q.PageSize: // one more than the page has
+		case len(page.Rows) == r.q.PageSize: // the extra row, which is the first of the next page
 			page.Next, err = encodePageToken(usagePlace{Keys: last})
 		default:
 			row := agent.UsageRow{UsageSums: sums}
@@ -262,7 +97,7 @@ func (r *report) read(rows pgx.Rows, page *agent.UsagePage) error {
 	return err
 }
 
-// setKey sets a key of a row.
+// setKey sets the value of a key in a row.
 func setKey(row *agent.UsageRow, k agent.UsageKey, value *string) error {
 	if value == nil {
 		return fmt.Errorf("the key %s is null", k)
@@ -299,12 +134,12 @@ func setKey(row *agent.UsageRow, k agent.UsageKey, value *string) error {
 	return nil
 }
 
-// usagePlace is the place of a row in a report: its keys, as texts.
+// usagePlace is the place of a row in a report: the texts of its keys.
 type usagePlace struct {
 	Keys []string `json:"k"`
 }
 
-// resume makes the report continue after the last row of a page.
+// resume makes the report continue after the place in a page token.
 func (r *report) resume(token string) error {
 	var place usagePlace
 	err := decodePageToken(token, &place, func(p *usagePlace) bool {
@@ -322,7 +157,7 @@ func (r *report) resume(token string) error {
 	return err
 }
 
-// isKeyValue reports whether a text can be the value of a key.
+// isKeyValue reports whether a text is a valid value of a key.
 func isKeyValue(k agent.UsageKey, text string) bool {
 	var err error
 	switch k {

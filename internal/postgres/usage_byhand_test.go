@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// byHand adds up as the documentation says.
+// byHand computes a report in Go, by the rules in the documentation.
 func byHand(entries []entry, q *agent.UsageQuery) (rows []string, totals string) {
 	type keyed struct {
 		keys []any
@@ -122,11 +122,11 @@ func plus(x, y agent.UsageSums) agent.UsageSums {
 	}
 }
 
-// dollarsOf makes dollars of millionths, which add up without rounding.
+// dollarsOf converts millionths of a dollar, which add up without rounding.
 func dollarsOf(s agent.UsageSums) agent.UsageSums {
 	s.CostUSD, s.RebilledCostUSD = math.Round(s.CostUSD)/1e6, math.Round(s.RebilledCostUSD)/1e6
 	return s
 }
 
-// orNone makes a list that is never nil.
+// orNone returns the list, or an empty one instead of nil.
 func orNone(list []string) []string { return append([]string{}, list...) }

@@ -9,11 +9,11 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// report builds the statement of a query. Its SQL comes only from this file; what the caller provides is an argument.
+// report builds the statement for a query. All values of the caller are arguments of the statement.
 type report struct {
 	q      *agent.UsageQuery
-	kind   string   // of the daily sums that have the answer; empty: only the ledger has it
-	behind []string // keys of the last row of the page before; nil: this is the first page
+	kind   string   // the kind of the daily sums to read; empty if only the ledger has the answer
+	behind []string // the keys of the last row of the previous page; nil for the first page
 	args   []any
 }
 
@@ -25,7 +25,7 @@ const (
 	dailyModel  = "model"
 )
 
-// dailyKind returns the kind of the daily sums that have the answer, "" if none have.
+// dailyKind returns the kind of the daily sums that have the answer to a query, or "" if only the ledger has it.
 func dailyKind(q *agent.UsageQuery) string {
 	if !isMidnight(q.Since) || (!q.Until.IsZero() && !isMidnight(q.Until)) || q.SessionID != "" || q.TurnID != "" || q.Channel != "" {
 		return ""
@@ -40,7 +40,7 @@ func dailyKind(q *agent.UsageQuery) string {
 			continue
 		}
 		if kind != dailyTenant {
-			return "" // a daily sum has one name
+			return "" // a daily sum is of one user, agent or model
 		}
 		kind = d.kind
 	}
@@ -62,8 +62,8 @@ func (r *report) arg(v any) string {
 	return fmt.Sprintf("$%d", len(r.args))
 }
 
-// keySQL returns a key of a row of the ledger l, the same key of a row of the daily sums d with its name in n, and the type that the key
-// has in a page token. Names of the ledger are cut like those of the daily sums, so that both give the same rows.
+// keySQL returns the expressions for a key in a ledger row l and in a daily sum d with its name in n, and the cast from the text in a page token. It cuts
+// the names in the ledger like those of the daily sums, so that both result in the same rows.
 func keySQL(k agent.UsageKey) (ledger, daily, cast string) {
 	switch k {
 	case agent.UsageDay:
@@ -89,7 +89,7 @@ func keySQL(k agent.UsageKey) (ledger, daily, cast string) {
 	}
 }
 
-// keyColumns returns the keys of rows of the ledger, and of the daily sums, as columns k1, k2 and so on, each followed by a comma.
+// keyColumns returns the keys of ledger rows and of daily sums as columns k1, k2 and so on, each followed by a comma.
 func (r *report) keyColumns() (ledger, daily string) {
 	for i, k := range r.q.Group {
 		l, d, _ := keySQL(k)
@@ -108,14 +108,14 @@ func (r *report) keyNames(prefix string) []string {
 	return names
 }
 
-// sumColumns returns the sums of all amounts of a report, with their names if they are named.
-func sumColumns(named bool) string {
+// sumColumns returns the sums of all amounts of a report, with column names if withNames is set.
+func sumColumns(withNames bool) string {
 	var columns []string
 	for _, name := range []string{
 		"calls", "input", "output", "cached", "reasoning", "cost", "again_calls", "again_tokens", "again_cost", "estimated", "unpriced",
 	} {
 		column := "coalesce(sum(" + name + "), 0)"
-		if named {
+		if withNames {
 			column += " AS " + name
 		}
 		columns = append(columns, column)
@@ -123,9 +123,8 @@ func sumColumns(named bool) string {
 	return strings.Join(columns, ", ")
 }
 
-// paidAgain finds the tries of a step that a later try repeated at a cost. The first try has epoch 1, so a step with a higher epoch was
-// repeated. The epochs of step 0, the preparation, and of negative steps, the calls of middleware, are different calls. A try may be stored
-// after the one that repeated it, but within a day.
+// paidAgain finds the ledger rows of tries that a later try of the same step has repeated at a cost. The first try of a step has epoch 1. It leaves out
+// step 0, the preparation, whose epochs are different calls. A row may have been stored after that of the later try, but within a day of it.
 const paidAgain = `
 wasted AS MATERIALIZED (
 	SELECT DISTINCT l.turn_id, l.step, l.epoch FROM usage_ledger later
@@ -133,17 +132,17 @@ wasted AS MATERIALIZED (
 	WHERE later.step > 0 AND later.epoch > 1 AND later.created_at >= %s::timestamptz - interval '1 day'%s
 )`
 
-// amounts are what a row of the ledger l adds to the sums, without what was paid again.
+// amounts are the columns that ledger row l adds to the sums, except for those about repeated tries.
 const amounts = `1::bigint AS calls, turnstone_sound(l.input_tokens) AS input, turnstone_sound(l.output_tokens) AS output,
 	turnstone_sound(l.cached_tokens) AS cached, turnstone_sound(l.reasoning_tokens) AS reasoning, turnstone_sound(l.cost_usd) AS cost`
 
-// tokens are the input and output of a row of the ledger l.
+// tokens is the sum of the input and output tokens of ledger row l.
 const tokens = `turnstone_sound(l.input_tokens) + turnstone_sound(l.output_tokens)`
 
-// sql returns the statement. Its arguments are in r.args.
+// sql returns the statement, and sets r.args to its arguments.
 func (r *report) sql() string {
 	q := r.q
-	var tenant, turn string
+	var tenant, turn string // placeholders
 	if q.Tenant != agent.AnyTenant {
 		tenant = r.arg(cleanText(q.Tenant))
 	}
@@ -179,7 +178,7 @@ func (r *report) sql() string {
 	if r.kind != "" {
 		source = r.daily(where, tenant, since)
 	}
-	return "WITH" + with + ", source AS (" + source + "\n)," + r.grouped() + r.page()
+	return "WITH" + with + ", source AS (" + source + "\n)," + r.sums() + r.page()
 }
 
 // ledger returns a query for every row of the ledger.
@@ -237,8 +236,8 @@ func (r *report) daily(where, tenant, since string) string {
 	FROM usage_ledger l WHERE ` + unpriced + ` AND ` + where
 }
 
-// grouped returns the CTE that adds up the source.
-func (r *report) grouped() string {
+// sums returns the common table expression that adds up the source by the keys.
+func (r *report) sums() string {
 	keys, by := "", ""
 	if len(r.q.Group) > 0 {
 		list := strings.Join(r.keyNames(""), ", ")
@@ -251,7 +250,7 @@ summed AS (
 )`
 }
 
-// page returns the query for the rows of a page, one more to know whether there is a next page, and on the first page the totals.
+// page returns the query for the rows of a page, for one more row to know whether there is a next page, and for the totals on the first page.
 func (r *report) page() string {
 	keys, behind, order := r.keyNames(""), "", ""
 	if len(keys) > 0 {

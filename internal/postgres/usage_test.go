@@ -50,7 +50,7 @@ var usageNow = time.Date(2026, time.March, 10, 15, 30, 0, 0, time.UTC)
 
 func midnightOf(day int) time.Time { return time.Date(2026, time.March, day, 0, 0, 0, 0, time.UTC) }
 
-// usage returns a whole report, read in pages of a size.
+// usage returns all pages of a report.
 func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
 	b.t.Helper()
 	q.PageSize = size
@@ -60,7 +60,7 @@ func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
 		require.LessOrEqual(b.t, len(whole.Rows), 10_000)
 		page, err := b.UsageAt(b.t.Context(), q, usageNow, time.Minute)
 		require.NoError(b.t, err)
-		require.Nil(b.t, page.Totals, "on the first page alone")
+		require.Nil(b.t, page.Totals, "only on the first page")
 		require.NotEmpty(b.t, page.Rows)
 		require.LessOrEqual(b.t, len(page.Rows), size)
 		whole.Rows = append(whole.Rows, page.Rows...)
@@ -69,7 +69,7 @@ func (b *bench) usage(q agent.UsageQuery, size int) agent.UsagePage {
 	return whole
 }
 
-// usageLines returns rows as texts: the keys, then the sums.
+// usageLines returns rows as strings: the keys, then the sums.
 func usageLines(p agent.UsagePage) []string {
 	all := []string{}
 	for _, r := range p.Rows {
@@ -113,13 +113,13 @@ func TestUsage(t *testing.T) {
 		return e
 	}
 	b.ledger([]entry{
-		base, // paid again by the two that follow
-		with(func(e *entry) { e.epoch, e.input = 2, 200 }), // likewise by the last
+		base, // repeated by the two that follow
+		with(func(e *entry) { e.epoch, e.input = 2, 200 }), // repeated by the last
 		with(func(e *entry) { e.epoch, e.input, e.model, e.at = 4, 1000, "large", midnightOf(10) }),
 		with(func(e *entry) { e.step = 2 }),
-		with(func(e *entry) { e.step, e.epoch = 2, -1 }), // middleware's own
+		with(func(e *entry) { e.step, e.epoch = 2, -1 }), // of a middleware
 		with(func(e *entry) { e.step, e.epoch = 2, -2 }),
-		with(func(e *entry) { e.step = 0 }), // the questions of a preparation
+		with(func(e *entry) { e.step = 0 }), // of a preparation
 		with(func(e *entry) { e.step, e.epoch = 0, 2 }),
 		with(func(e *entry) { e.turn, e.user, e.channel, e.millionths = "t2", "", "schedule", 1 }),
 		with(func(e *entry) { e.turn, e.tenant = "t3", "zoo" }),
@@ -160,17 +160,17 @@ func TestUsage(t *testing.T) {
 	require.Equal(t, []string{"acme 9 1900/90/360/45 $4.000001 again 2 320 $1", "zoo 1 100/10/40/5 $0.5 again 0 0 $0"},
 		asked(func(q *agent.UsageQuery) { q.Tenant = agent.AnyTenant }, agent.UsageTenant))
 	require.Empty(t, asked(func(q *agent.UsageQuery) { q.Tenant = "nobody" }, agent.UsageDay))
-	require.Equal(t, []string{"0 0/0/0/0 $0 again 0 0 $0"}, asked(func(q *agent.UsageQuery) { q.Tenant = "nobody" }), "a sum of nothing")
+	require.Equal(t, []string{"0 0/0/0/0 $0 again 0 0 $0"}, asked(func(q *agent.UsageQuery) { q.Tenant = "nobody" }), "the total of no rows")
 	require.Empty(t, asked(func(q *agent.UsageQuery) { q.UserID = "' OR true --" }, agent.UsageUser))
 
 	first, err := b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant, Since: midnightOf(1), Group: []agent.UsageKey{agent.UsageTurn}, PageSize: 1}, usageNow, time.Minute)
 	require.NoError(t, err)
-	require.EqualValues(t, 9, first.Totals.Calls, "of all pages")
+	require.EqualValues(t, 9, first.Totals.Calls, "the totals of all pages")
 	require.Equal(t, usageNow, first.Until)
 	require.NotEmpty(t, first.Next)
 }
 
-// The report has the calls of a turn, also those that were repeated.
+// A report by step and epoch has all calls of a turn, including repeated ones.
 func TestUsageOfATurn(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.ready("t1", "s1")
@@ -185,7 +185,7 @@ func TestUsageOfATurn(t *testing.T) {
 	require.Equal(t, []string{"u1 2 17/5/3/2 $0.5125 again 1 7 $0.5 estimated 7"}, usageLines(p))
 }
 
-// Random reports equal the sums of the ledger, whether they are read from daily sums or from rows.
+// Random reports equal the sums of the ledger, whether they are read from the daily sums or from the rows.
 func TestUsageIsTheLedger(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, postgres.Config{})
@@ -213,7 +213,7 @@ func TestUsageIsTheLedger(t *testing.T) {
 					e.millionths = 0 // a model without a price
 				}
 				if random.IntN(20) == 0 {
-					e.input, e.millionths = -5, -5 // a provider may send nonsense
+					e.input, e.millionths = -5, -5 // a provider may report nonsense
 				}
 				entries = append(entries, e)
 			}
@@ -253,8 +253,8 @@ func TestUsageIsTheLedger(t *testing.T) {
 	require.Greater(t, rowwise, 30)
 }
 
-// TestUsageIsAddedUpOnce: while turns are charged, processes add up, and one of them dies before it commits, the sums are those of the
-// ledger at every moment. In the end each row was added once.
+// TestUsageIsAddedUpOnce: while turns are charged, processes add up and one of them dies before its commit, reports always equal the
+// ledger. In the end each row was added once.
 func TestUsageIsAddedUpOnce(t *testing.T) {
 	const writers, charges = 4, 40
 	b := newBench(t, postgres.Config{MaxConns: 12})
@@ -311,7 +311,7 @@ func TestUsageIsAddedUpOnce(t *testing.T) {
 	require.Equal(t, []int64{writers * charges, writers * charges * 10}, []int64{calls, input})
 }
 
-// addUp adds the ledger up as a process does. If rollback is true, it ends like a process that dies before it commits.
+// addUp adds up the ledger like a process. If rollback is true, it ends like a process that dies before its commit.
 func (b *bench) addUp(rollback bool) error {
 	if !rollback {
 		_, err := b.AddUpUsage(b.t.Context())
@@ -343,12 +343,12 @@ func TestUsageRefusals(t *testing.T) {
 		requireCode(t, agent.CodeInvalid, err)
 		require.ErrorContains(t, err, field)
 	}
-	for _, group := range [][]agent.UsageKey{nil, {agent.UsageDay, agent.UsageUser}, {agent.UsageStep}, {agent.UsageEpoch}} { // another report's
+	for _, group := range [][]agent.UsageKey{nil, {agent.UsageDay, agent.UsageUser}, {agent.UsageStep}, {agent.UsageEpoch}} { // of another report
 		_, err := b.UsageAt(t.Context(), agent.UsageQuery{Group: group, PageToken: token}, usageNow, time.Minute)
 		requireCode(t, agent.CodeInvalid, err)
 	}
 	_, err = b.UsageAt(t.Context(), agent.UsageQuery{Tenant: tenant, Group: []agent.UsageKey{agent.UsageUser}, PageToken: token}, usageNow, time.Minute)
-	require.NoError(t, err, "any text may be a user")
+	require.NoError(t, err, "a user id may be any text")
 }
 
 // A report that takes too long is cancelled, and the error says so.
@@ -368,10 +368,10 @@ func TestUsageTakesTooLong(t *testing.T) {
 	require.ErrorContains(t, err, "took longer than 50ms")
 	var timeout string
 	require.NoError(t, b.pool.QueryRow(t.Context(), `SHOW statement_timeout`).Scan(&timeout))
-	require.NotEqual(t, "50ms", timeout, "the timeout is for the report only")
+	require.NotEqual(t, "50ms", timeout, "the timeout does not affect other queries")
 }
 
-// shortened returns a long name as the daily sums store it.
+// shortened returns a long name in the form of the daily sums.
 func shortened(name string) string {
 	sum := md5.Sum([]byte(name))
 	return string([]rune(name)[:100]) + " " + hex.EncodeToString(sum[:])

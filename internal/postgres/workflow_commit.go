@@ -14,7 +14,7 @@ const (
 	maxOperationBytes  = 1 << 20
 )
 
-// Two requests with one idempotency key run one after the other.
+// lockRequest serialises requests with the same idempotency key.
 const lockRequest = `
 SELECT pg_advisory_xact_lock(hashtextextended('turnstone workflow request ' || $1 || ' ' || $2, 0))`
 
@@ -40,7 +40,7 @@ const insertRequest = `
 INSERT INTO workflow_requests (tenant, idempotency, request_hash, tag, owner, patch_id, version, base_version, hash, unchanged, at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, clock_timestamp()) ON CONFLICT DO NOTHING`
 
-// Two for each new one, so that their number shrinks.
+// forgetRequests deletes two old requests for each new one, so that their number shrinks.
 const forgetRequests = `
 DELETE FROM workflow_requests WHERE (tenant, idempotency) IN (
 	SELECT tenant, idempotency FROM workflow_requests WHERE at < now() - interval '90 days' ORDER BY at LIMIT 2 FOR UPDATE SKIP LOCKED)`
@@ -52,12 +52,12 @@ type answeredRequest struct {
 	RequestHash string
 }
 
-// CommitWorkflow stores the next version of a definition, with the change that made it, in one transaction of two round trips, and returns
-// what is stored. It ignores the version in c.Stored: the new one is c.Base + 1. Without a time the version gets the database's.
+// CommitWorkflow stores version c.Base + 1 of a definition, with the change that led to it, and returns what is stored. It ignores the version in c.Stored.
+// If that has no time, the version gets the current time of the database.
 //
-// The error is [agent.CodeConflict] with Field "base_version" if the newest version is not c.Base, and with Field "patch_id" if the id is
-// taken. If the tenant has used c.Idempotency in the last 90 days, the stored answer is returned and nothing is stored; with another
-// RequestHash the error is [agent.CodeConflict] with Field "idempotency_key". The key is checked before the base.
+// The error is [agent.CodeConflict] with Field "base_version" if the newest version is not c.Base, and with Field "patch_id" if the id is taken. If the
+// tenant has used c.Idempotency in the last 90 days, CommitWorkflow stores nothing and returns the version of that request, or [agent.CodeConflict] with
+// Field "idempotency_key" if its RequestHash was another one. It checks the key before the base.
 func (s *WorkflowStore) CommitWorkflow(ctx context.Context, c agent.WorkflowCommit) (agent.StoredWorkflow, error) {
 	const op = "commit workflow"
 	w := c.Stored
@@ -138,7 +138,7 @@ func checkWorkflow(c *agent.WorkflowCommit) error {
 	return nil
 }
 
-// RememberUnchanged stores the answer to a request that changed nothing, unless one is stored.
+// RememberUnchanged stores the answer to a request that has changed nothing, unless an answer is stored.
 func (s *WorkflowStore) RememberUnchanged(ctx context.Context, r agent.WorkflowPatchResult, idempotency, requestHash string) error {
 	if err := checkNames(nameField{"tenant", r.Tenant, true}, nameField{"workflow_tag", r.Tag, false}, nameField{"workflow_owner", r.Owner, false},
 		nameField{"patch_id", r.PatchID, false}, nameField{"hash", r.Hash, false}, nameField{"idempotency_key", idempotency, true},
@@ -151,8 +151,8 @@ func (s *WorkflowStore) RememberUnchanged(ctx context.Context, r agent.WorkflowP
 	return mapError("remember request", s.send(ctx, &b))
 }
 
-// PatchedBefore returns the stored answer to a request with an idempotency key of the tenant in the last 90 days, and the hash of that
-// request; ok is false if the key is new.
+// PatchedBefore returns the stored answer to a request that had an idempotency key in the last 90 days, and the hash of that request. ok is false if the key
+// is new.
 func (s *WorkflowStore) PatchedBefore(
 	ctx context.Context, tenant, idempotency string,
 ) (r agent.WorkflowPatchResult, requestHash string, ok bool, err error) {

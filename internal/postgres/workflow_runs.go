@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// RunStore keeps the runs of workflow definitions, and the steps of those runs.
+// RunStore stores the runs of workflow definitions, and the steps of these runs.
 type RunStore struct{ *database }
 
 // Bounds of a run.
@@ -19,7 +19,7 @@ const (
 	maxRunError   = 64 << 10
 	maxStepOutput = 1 << 20
 	maxShownSteps = 10_000
-	maxShownBytes = 8 << 20 // of their outputs
+	maxShownBytes = 8 << 20 // of the outputs of these steps
 )
 
 const runColumns = `run_id, workflow_id, tenant, owner, tag, version, status, user_id, schedule, error, started_at, finished_at`
@@ -32,8 +32,8 @@ ON CONFLICT DO NOTHING`
 const readRun = `
 SELECT input, ` + runColumns + ` FROM workflow_runs WHERE run_id = $1`
 
-// BeginRun records a run once, by its id, as running, and returns what is recorded. Without StartedAt it began now. The error is
-// [agent.CodeConflict] with Field "run_id" if another definition or tenant has a run of that id. One round trip.
+// BeginRun records a run once, by its id, as running, and returns what is recorded. If r.StartedAt is zero, it becomes the current time. The error is
+// [agent.CodeConflict] with Field "run_id" if another definition or tenant has a run with that id.
 func (s *RunStore) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error) {
 	if err := checkNames(nameField{"run_id", r.RunID, true}, nameField{"workflow_id", r.WorkflowID, false}, nameField{"tenant", r.Tenant, true},
 		nameField{"workflow_tag", r.Tag, true}, nameField{"workflow_owner", r.Owner, true}, nameField{"user_id", r.UserID, false},
@@ -53,7 +53,7 @@ func (s *RunStore) BeginRun(ctx context.Context, r agent.Run) (agent.Run, error)
 	if err := s.send(ctx, &b); err != nil {
 		return agent.Run{}, mapError("begin run", err)
 	}
-	if stored.Tenant != r.Tenant { // without a word about that tenant's run
+	if stored.Tenant != r.Tenant { // the error must not reveal that the other tenant has such a run
 		return agent.Run{}, agent.FieldErrorf(agent.CodeConflict, "run_id", "cannot be used: choose another")
 	}
 	if stored.WorkflowKey != r.WorkflowKey {
@@ -68,8 +68,7 @@ UPDATE workflow_runs SET status = $3, error = $4, finished_at = $5 WHERE run_id 
 const runExists = `
 SELECT FROM workflow_runs WHERE run_id = $1 AND tenant = $2`
 
-// FinishRun ends a run, unless it has ended. The error is [agent.CodeNotFound] with Field "run_id" if the tenant has none of that id. One
-// round trip.
+// FinishRun ends a run, unless it has ended. The error is [agent.CodeNotFound] with Field "run_id" if the tenant does not have the run.
 func (s *RunStore) FinishRun(ctx context.Context, tenant, runID string, status agent.RunStatus, failure *agent.Failure, at time.Time) error {
 	switch status {
 	case agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
@@ -92,7 +91,7 @@ func unknownRun(runID string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "run_id", "there is no run %q", runID)
 }
 
-// encodeFailure returns a failure as JSON. It shortens one that is too long.
+// encodeFailure returns a failure as JSON. It shortens a failure that is too long. nil becomes NULL.
 func encodeFailure(f *agent.Failure) ([]byte, error) {
 	text, err := encodeOptional(f)
 	if err != nil || len(text) <= maxRunError {
@@ -103,7 +102,7 @@ func encodeFailure(f *agent.Failure) ([]byte, error) {
 	return encode(short)
 }
 
-// One run more than the page may have, to know whether there are more.
+// listRuns returns one run more than the page may have, so that it is known whether there is a next page.
 const listRuns = `
 SELECT ` + runColumns + `
 FROM workflow_runs
@@ -111,8 +110,7 @@ WHERE (tenant = $1 OR $1 = '*') AND ($2 = '' OR tag = $2) AND ($3 = '' OR owner 
 	AND (started_at, run_id) < ($5, $6)
 ORDER BY started_at DESC, run_id DESC LIMIT $7::integer + 1`
 
-// Runs lists runs, newest first, without their inputs and steps; the tenant "*" stands for all tenants. Next is empty on the last page. One
-// query.
+// Runs lists runs, newest first, without their inputs and steps. The tenant "*" stands for all tenants. Next is empty on the last page.
 func (s *RunStore) Runs(ctx context.Context, q agent.RunQuery) (page agent.RunPage, err error) {
 	switch q.Status {
 	case "", agent.RunRunning, agent.RunCompleted, agent.RunFailed, agent.RunCancelled:
@@ -124,7 +122,7 @@ func (s *RunStore) Runs(ctx context.Context, q agent.RunQuery) (page agent.RunPa
 		return page, err
 	}
 	size := pageSize(q.Size)
-	// The filters leave many runs or few: this mode makes a plan for the values at hand.
+	// Filters may match many runs or few. This mode makes PostgreSQL plan for the actual arguments.
 	page.Runs, err = queryRows(ctx, s.pool, pgx.RowToStructByNameLax[agent.Run], listRuns, pgx.QueryExecModeCacheDescribe, q.Tenant, cleanText(q.Tag),
 		cleanText(q.Owner), string(q.Status), at, id, size)
 	if err == nil {
@@ -137,7 +135,7 @@ const readShownRun = readRun + ` AND (tenant = $2 OR $2 IN ('', '*'))`
 
 const stepColumnsOfRun = `node_id, visit, type, status, outcome, output, ref, turn_id, error, started_at, finished_at`
 
-// The newest steps, without outputs beyond the bound on bytes, oldest first.
+// readRunSteps reads the newest steps, with the newest outputs up to the bound on bytes, and returns them oldest first.
 const readRunSteps = `
 SELECT node_id, visit, type, status, outcome, CASE WHEN total <= $4 THEN output END AS output, ref, turn_id, error, started_at, finished_at
 FROM (
@@ -148,8 +146,8 @@ FROM (
 	ORDER BY started_at DESC, visit DESC, node_id DESC LIMIT $3
 ) s ORDER BY started_at, visit, node_id`
 
-// Run returns a run with its finished steps in the order in which they began: the newest 10,000, and the newest 8 MiB of outputs. The
-// tenant "" or "*" is any. The error is [agent.CodeNotFound] with Field "run_id" if there is none. One round trip.
+// Run returns a run with its newest 10,000 finished steps, in the order in which they began, and the newest 8 MiB of their outputs. The tenants "" and "*"
+// stand for all tenants. The error is [agent.CodeNotFound] with Field "run_id" if the tenant does not have the run.
 func (s *RunStore) Run(ctx context.Context, tenant, runID string) (agent.Run, error) {
 	var (
 		r     agent.Run
@@ -174,8 +172,8 @@ ON CONFLICT DO NOTHING`
 const readRunStep = `
 SELECT ` + stepColumnsOfRun + ` FROM workflow_run_steps WHERE run_id = $1 AND node_id = $2 AND visit = $3`
 
-// SaveStep stores a finished visit of a node, unless it is stored, and returns what is stored. The error is [agent.CodeNotFound] with Field
-// "run_id" if the tenant has no such run. One round trip.
+// SaveStep stores a finished visit of a node, unless it is stored, and returns what is stored. The error is [agent.CodeNotFound] with Field "run_id" if the
+// tenant does not have the run.
 func (s *RunStore) SaveStep(ctx context.Context, tenant, runID string, step agent.RunStep) (stored agent.RunStep, err error) {
 	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", step.NodeID, true}, nameField{"type", step.Type, false},
 		nameField{"outcome", step.Outcome, false}, nameField{"ref", step.Ref, false},
@@ -197,7 +195,7 @@ func (s *RunStore) SaveStep(ctx context.Context, tenant, runID string, step agen
 	return stored, mapError("save step", s.send(ctx, &b))
 }
 
-// Step returns one visit of a node; ok is false if it has not finished.
+// Step returns a visit of a node. ok is false if it has not finished.
 func (s *RunStore) Step(ctx context.Context, runID, nodeID string, visit int) (step agent.RunStep, ok bool, err error) {
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[agent.RunStep], readRunStep, cleanText(runID), cleanText(nodeID), visit)
 	if err != nil || len(found) == 0 {
@@ -209,9 +207,9 @@ func (s *RunStore) Step(ctx context.Context, runID, nodeID string, visit int) (s
 const markAttempt = `
 INSERT INTO workflow_run_attempts (run_id, node_id, visit, at) VALUES ($1, $2, $3, clock_timestamp()) ON CONFLICT DO NOTHING`
 
-// Attempt records that an effect is about to be tried, and reports whether that was recorded before. The error is [agent.CodeNotFound] if
-// there is no such run.
-func (s *RunStore) Attempt(ctx context.Context, runID, nodeID string, visit int) (before bool, err error) {
+// Attempt records that an effect is about to be attempted, and reports whether that was already recorded. The error is [agent.CodeNotFound] if there is no
+// such run.
+func (s *RunStore) Attempt(ctx context.Context, runID, nodeID string, visit int) (isRepeated bool, err error) {
 	if err := checkNames(nameField{"run_id", runID, true}, nameField{"node_id", nodeID, true}); err != nil {
 		return false, err
 	}

@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, first, b.beginRun(first))
 	again := run("r1")
 	again.Version, again.Input, again.StartedAt = 9, nil, noon.Add(time.Hour)
-	require.Equal(t, first, b.beginRun(again), "what is recorded stays")
+	require.Equal(t, first, b.beginRun(again), "the recorded run does not change")
 	for _, other := range []agent.WorkflowKey{{Tenant: "evil", Owner: "ops", Tag: "main"}, key("bob", "main"), key("ops", "other")} {
 		taken := run("r1")
 		taken.WorkflowKey = other
@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, s2, b.step("r1", s2))
 	other := s1
 	other.Outcome = "false"
-	require.Equal(t, s1, b.step("r1", other), "the first stands")
+	require.Equal(t, s1, b.step("r1", other), "the first one wins")
 	got, ok, err := b.Step(t.Context(), "r1", "a", 1)
 	require.NoError(t, err)
 	require.True(t, ok)
@@ -105,7 +105,7 @@ func TestRun(t *testing.T) {
 	want.Status, want.Error, want.FinishedAt = agent.RunFailed, failure, new(noon.Add(time.Minute))
 	r, err := b.Run(t.Context(), tenant, "r1")
 	require.NoError(t, err)
-	require.Equal(t, want, r, "the first end stands")
+	require.Equal(t, want, r, "the first end wins")
 	requireFault(t, agent.CodeInvalid, "status", b.FinishRun(t.Context(), tenant, "now", agent.RunRunning, nil, noon))
 	requireFault(t, agent.CodeInvalid, "status", b.FinishRun(t.Context(), tenant, "now", "odd", nil, noon))
 	long := &agent.Failure{Type: "internal", Message: strings.Repeat("é", 1<<20), Field: strings.Repeat("x", 1<<20)}
@@ -169,7 +169,7 @@ func TestAttempt(t *testing.T) {
 		return err
 	})...))
 	slices.SortFunc(before, func(a, b bool) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	require.Equal(t, []bool{false, true, true, true, true, true, true, true}, before, "one goes first")
+	require.Equal(t, []bool{false, true, true, true, true, true, true, true}, before, "exactly one call is the first")
 	was, err := b.Attempt(t.Context(), "r1", "a", 2)
 	require.NoError(t, err)
 	require.False(t, was)
@@ -243,7 +243,7 @@ func TestRunsReadOnlyThePage(t *testing.T) {
 	}
 }
 
-// What a run names is held until the run is gone.
+// Content that a run refers to is held until the run is removed.
 func TestRunsHoldContent(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	r := run("r1")

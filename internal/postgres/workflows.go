@@ -2,16 +2,17 @@ package postgres
 
 import (
 	"context"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// WorkflowStore keeps workflow definitions with all their versions.
+// WorkflowStore stores workflow definitions with all their versions.
 type WorkflowStore struct{ *database }
 
-// Two owners suffice to know that there are several.
+// readWorkflow returns at most two owners, which is enough to know that there are several.
 const readWorkflow = `
 SELECT h.tenant, h.tag, h.owner, h.deleted AS gone, coalesce(v.version, 0) AS version, v.definition, coalesce(v.hash, '') AS hash,
 	coalesce(v.patch_id, '') AS patch_id, coalesce(v.deleted, false) AS deleted, coalesce(v.updated_at, now()) AS updated_at,
@@ -22,14 +23,13 @@ FROM (
 ) h LEFT JOIN workflow_versions v
 	ON v.tenant = $1 AND v.tag = $2 AND v.owner = h.owner AND v.version = CASE WHEN $4::bigint = 0 THEN h.version ELSE $4 END`
 
-// Workflow returns a version of a definition, 0 for the newest. Owner "" stands for the one owner of that tag who has not deleted it. The
-// error is [agent.CodeNotFound] with Field "workflow_tag" if there is none, or the newest version is asked for and deleted; with Field
-// "version" if there is no such version. It is [agent.CodeConflict] with Field "workflow_owner" if Owner is empty and there are several.
-// One query.
+// Workflow returns a version of a definition; version 0 is the newest. An empty owner stands for the only owner of the tag who has not deleted it. The error
+// is [agent.CodeNotFound] with Field "workflow_tag" if there is no such definition or it is deleted and version is 0, [agent.CodeNotFound] with Field
+// "version" if there is no such version, and [agent.CodeConflict] with Field "workflow_owner" if the owner is empty and there are several.
 func (s *WorkflowStore) Workflow(ctx context.Context, key agent.WorkflowKey, version int64) (agent.StoredWorkflow, error) {
 	type row struct {
 		agent.StoredWorkflow
-		Gone bool // the newest version is a deletion
+		Gone bool // whether the definition is deleted
 	}
 	found, err := queryRows(ctx, s.pool, pgx.RowToStructByName[row], readWorkflow, key.Tenant, cleanText(key.Tag), cleanText(key.Owner), version)
 	switch {
@@ -59,10 +59,10 @@ func severalOwners(key agent.WorkflowKey, first, second string) error {
 const readNewest = `
 SELECT version, deleted FROM workflow_definitions WHERE tenant = $1 AND tag = $2 AND owner = $3`
 
-// NewestVersion returns the newest version of a key, 0 if there never was one, and whether it is a deletion.
+// NewestVersion returns the newest version of a definition, or 0 if there never was one, and whether that version is a deletion.
 func (s *WorkflowStore) NewestVersion(ctx context.Context, key agent.WorkflowKey) (version int64, deleted bool, err error) {
 	err = s.pool.QueryRow(ctx, readNewest, key.Tenant, cleanText(key.Tag), cleanText(key.Owner)).Scan(&version, &deleted)
-	return version, deleted, mapError("read newest version", optional(err))
+	return version, deleted, mapError("read newest version", ignoreNoRows(err))
 }
 
 func listWorkflows() string {
@@ -86,26 +86,25 @@ func (p *workflowPlace) isValid() bool {
 	return checkNames(nameField{"", p.Tenant, true}, nameField{"", p.Tag, true}, nameField{value: p.Owner}) == nil
 }
 
-// Workflows lists the newest versions by tag and owner, without deleted ones; the tenant "*" stands for all tenants, tenant by tenant. A
-// page has at most 8 MiB of definitions, yet at least one. Next is empty on the last page. One query.
+// Workflows lists the newest versions of definitions by tag and owner, without deleted ones. The tenant "*" stands for all tenants, in their order. A page
+// has at most 8 MiB of definitions, but at least one definition. Next is empty on the last page.
 func (s *WorkflowStore) Workflows(ctx context.Context, q agent.WorkflowQuery) (page agent.WorkflowPage, err error) {
-	var from workflowPlace
-	if err := decodePageToken(q.Token, &from, (*workflowPlace).isValid); err != nil {
+	var after workflowPlace
+	if err := decodePageToken(q.Token, &after, (*workflowPlace).isValid); err != nil {
 		return page, err
 	}
 	page.Workflows, page.Next, err = queryBoundedPage(ctx, s.pool, func(row pgx.CollectableRow) (w agent.StoredWorkflow, err error) {
 		err = row.Scan(&w.Tenant, &w.Owner, &w.Tag, &w.Version, &w.Definition, &w.Hash, &w.PatchID, &w.Deleted, &w.UpdatedAt, &w.UpdatedBy)
 		return w, err
 	}, func(last *agent.StoredWorkflow) any { return workflowPlace{last.Tenant, last.Tag, last.Owner} },
-		listWorkflows(), q.Tenant, cleanText(q.Tag), cleanText(q.Owner), from.Tenant, from.Tag, from.Owner, pageSize(q.Size), maxPageBytes)
+		listWorkflows(), q.Tenant, cleanText(q.Tag), cleanText(q.Owner), after.Tenant, after.Tag, after.Owner, pageSize(q.Size), maxPageBytes)
 	return page, mapError("list workflows", err)
 }
 
 const patchColumns = `tenant, owner, tag, patch_id, version, version - 1 AS base_version, hash, operations, description, revert_of AS revert,
 	updated_at AS at, updated_by AS by`
 
-// WorkflowPatch returns one change of a definition. The error is [agent.CodeNotFound] with Field "patch_id" if the tenant has none of that
-// id.
+// WorkflowPatch returns a change of a definition. The error is [agent.CodeNotFound] with Field "patch_id" if the tenant does not have it.
 func (s *WorkflowStore) WorkflowPatch(ctx context.Context, tenant, patchID string) (agent.WorkflowPatch, error) {
 	unknown := agent.FieldErrorf(agent.CodeNotFound, "patch_id", "there is no patch %q", patchID)
 	p, err := queryRow(ctx, s.pool, unknown, pgx.RowToStructByNameLax[agent.WorkflowPatch],
@@ -113,7 +112,7 @@ func (s *WorkflowStore) WorkflowPatch(ctx context.Context, tenant, patchID strin
 	return p, mapError("load patch", err)
 }
 
-// The owners of a tag: those who have not deleted it, if there are any, else all.
+// readOwners returns the owners of a tag: those who have not deleted it or, if all have, all of them.
 const readOwners = `
 SELECT owner FROM workflow_definitions h
 WHERE tenant = $1 AND tag = $2 AND (owner = $3 OR $3 = '' AND (NOT deleted OR NOT EXISTS (
@@ -133,12 +132,12 @@ type patchPlace struct {
 	Version int64 `json:"v"`
 }
 
-// WorkflowPatches lists the changes of a definition, newest first, also of a deleted one. Owner "" stands for the one owner of the tag: the
-// errors are those of [WorkflowStore.Workflow]. A page has at most 8 MiB of operations, yet at least one change.
+// WorkflowPatches lists the changes of a definition, even of a deleted one, newest first. An empty owner stands for the only owner of the tag, with the
+// errors of [WorkflowStore.Workflow]. A page has at most 8 MiB of operations, but at least one change.
 func (s *WorkflowStore) WorkflowPatches(ctx context.Context, key agent.WorkflowKey, q agent.Page) (page agent.WorkflowPatchPage, err error) {
 	const op = "list patches"
-	from := patchPlace{Version: 1<<63 - 1}
-	if err := decodePageToken(q.Token, &from, func(p *patchPlace) bool { return p.Version > 0 }); err != nil {
+	before := patchPlace{Version: math.MaxInt64}
+	if err := decodePageToken(q.Token, &before, func(p *patchPlace) bool { return p.Version > 0 }); err != nil {
 		return page, err
 	}
 	owners, err := queryRows(ctx, s.pool, pgx.RowTo[string], readOwners, key.Tenant, cleanText(key.Tag), cleanText(key.Owner))
@@ -155,6 +154,6 @@ func (s *WorkflowStore) WorkflowPatches(ctx context.Context, key agent.WorkflowK
 			&p.By)
 		return p, err
 	}, func(last *agent.WorkflowPatch) any { return patchPlace{last.Version} },
-		listPatches(), key.Tenant, key.Tag, owners[0], from.Version, pageSize(q.Size), maxPageBytes)
+		listPatches(), key.Tenant, key.Tag, owners[0], before.Version, pageSize(q.Size), maxPageBytes)
 	return page, mapError(op, err)
 }

@@ -17,7 +17,7 @@ func key(owner, tag string) agent.WorkflowKey {
 	return agent.WorkflowKey{Tenant: tenant, Owner: owner, Tag: tag}
 }
 
-// version is the commit of a definition behind base.
+// version returns the commit of a definition after base.
 func version(k agent.WorkflowKey, base int64) agent.WorkflowCommit {
 	return agent.WorkflowCommit{
 		Stored: agent.StoredWorkflow{
@@ -79,9 +79,9 @@ func TestWorkflowVersions(t *testing.T) {
 	require.EqualValues(t, 3, newest)
 	require.True(t, deleted)
 	got, err := b.Workflow(t.Context(), k, 2)
-	require.NoError(t, err, "runs keep theirs")
+	require.NoError(t, err, "runs keep their versions")
 	require.Equal(t, second, got)
-	require.EqualValues(t, 4, b.store(version(k, 3)).Version, "the numbers go on")
+	require.EqualValues(t, 4, b.store(version(k, 3)).Version, "version numbers continue")
 	newest, deleted, err = b.NewestVersion(t.Context(), k)
 	require.NoError(t, err)
 	require.EqualValues(t, 4, newest)
@@ -89,7 +89,7 @@ func TestWorkflowVersions(t *testing.T) {
 	newest, _, err = b.NewestVersion(t.Context(), key("ops", "other"))
 	require.NoError(t, err)
 	require.Zero(t, newest)
-	require.Equal(t, 1, b.count("workflow_definitions"), "what failed left nothing")
+	require.Equal(t, 1, b.count("workflow_definitions"), "failed commits leave nothing")
 }
 
 func TestWorkflowOfTheOneOwner(t *testing.T) {
@@ -132,7 +132,7 @@ func TestCommitWorkflowOnce(t *testing.T) {
 	require.Equal(t, w, again)
 	c.Base = 77
 	again, err = b.CommitWorkflow(t.Context(), c)
-	require.NoError(t, err, "the key is looked at before the base")
+	require.NoError(t, err, "the key is checked before the base")
 	require.Equal(t, w, again)
 	c.RequestHash = "h2"
 	_, err = b.CommitWorkflow(t.Context(), c)
@@ -141,7 +141,7 @@ func TestCommitWorkflowOnce(t *testing.T) {
 	elsewhere.Idempotency, elsewhere.RequestHash = "k1", "h1"
 	again, err = b.CommitWorkflow(t.Context(), elsewhere)
 	require.NoError(t, err)
-	require.Equal(t, w, again, "a key is the tenant's")
+	require.Equal(t, w, again, "keys belong to a tenant")
 	foreign := version(agent.WorkflowKey{Tenant: "evil", Owner: "ops", Tag: "main"}, 0)
 	foreign.Idempotency, foreign.RequestHash = "k1", "h9"
 	b.store(foreign)
@@ -164,11 +164,11 @@ func TestCommitWorkflowOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, "h3", hash)
-	require.Equal(t, same, r, "the first stands")
+	require.Equal(t, same, r, "the first one wins")
 
 	b.exec(`UPDATE workflow_requests SET at = at - interval '91 days'`)
 	require.NoError(t, b.RememberUnchanged(t.Context(), same, "k3", "h3"))
-	require.Equal(t, 2, b.count("workflow_requests"), "old ones go, two at a time")
+	require.Equal(t, 2, b.count("workflow_requests"), "old requests are removed two at a time")
 }
 
 func TestCommitWorkflowAtOnce(t *testing.T) {
@@ -193,7 +193,7 @@ func TestCommitWorkflowAtOnce(t *testing.T) {
 			switch {
 			case i < writers:
 				require.NoError(t, err)
-				require.Equal(t, keyed[0], keyed[i], "one answer for one key")
+				require.Equal(t, keyed[0], keyed[i], "one answer for each key")
 			case err == nil:
 				won++
 			default:
@@ -338,7 +338,7 @@ func TestWorkflows(t *testing.T) {
 	require.Equal(t, large, list(agent.WorkflowQuery{Tenant: "large", Page: agent.Page{Size: 100}}))
 }
 
-// The plan of the newest version follows indexes, however many definitions and versions there are.
+// Reading the newest version only uses indexes, however many definitions and versions there are.
 func TestWorkflowReadsOneRow(t *testing.T) {
 	b := newBench(t, postgres.Config{})
 	b.exec(`

@@ -35,9 +35,9 @@ type Ledger interface {
 	Collect(ctx context.Context, work func(ctx context.Context, c postgres.Collection) error) (ran bool, err error)
 	ExpireCached(ctx context.Context, limit int) (int, error)
 	Adopt(ctx context.Context, found []postgres.StoredBlob) (int, error)
-	Listed(ctx context.Context, token []byte) error
-	Unheld(ctx context.Context, last postgres.StoredBlob, limit int) (unheld []postgres.StoredBlob, looked int, next postgres.StoredBlob, err error)
-	Looked(ctx context.Context, last postgres.StoredBlob) error
+	SaveListing(ctx context.Context, token []byte) error
+	Unreferenced(ctx context.Context, last postgres.StoredBlob, limit int) (unheld []postgres.StoredBlob, looked int, next postgres.StoredBlob, err error)
+	SaveLedgerPosition(ctx context.Context, last postgres.StoredBlob) error
 }
 
 // Bucket has the content. A blob.Store with the ledger is one; it asks the ledger again before it removes anything.
@@ -147,7 +147,7 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 		page, next, err := c.cfg.Bucket.Objects(ctx, token, pageObjects)
 		if err != nil {
 			if len(token) > 0 { // the token may have expired, or the bucket may be another one
-				_ = c.cfg.Ledger.Listed(ctx, nil)
+				_ = c.cfg.Ledger.SaveListing(ctx, nil)
 			}
 			return err
 		}
@@ -160,7 +160,7 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 		if err != nil {
 			return err
 		}
-		if err := c.cfg.Ledger.Listed(ctx, next); err != nil || len(next) == 0 {
+		if err := c.cfg.Ledger.SaveListing(ctx, next); err != nil || len(next) == 0 {
 			return err
 		}
 		token = next
@@ -172,7 +172,7 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Collected) error {
 	last := at.Last
 	for done.Looked < maxLooked {
-		unheld, looked, next, err := c.cfg.Ledger.Unheld(ctx, last, lookedAtOnce)
+		unheld, looked, next, err := c.cfg.Ledger.Unreferenced(ctx, last, lookedAtOnce)
 		if err != nil {
 			return err
 		}
@@ -181,9 +181,9 @@ func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Co
 			return err
 		}
 		if looked < lookedAtOnce {
-			return c.cfg.Ledger.Looked(ctx, postgres.StoredBlob{})
+			return c.cfg.Ledger.SaveLedgerPosition(ctx, postgres.StoredBlob{})
 		}
-		if err := c.cfg.Ledger.Looked(ctx, next); err != nil {
+		if err := c.cfg.Ledger.SaveLedgerPosition(ctx, next); err != nil {
 			return err
 		}
 		last = next

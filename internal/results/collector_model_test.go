@@ -198,7 +198,7 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 		blobs := w.bucket()
 		g.Go(func() error { // and others who remove without it
 			for working.Load() > 0 {
-				unheld, _, _, err := w.Unheld(ctx, postgres.StoredBlob{}, 10)
+				unheld, _, _, err := w.Unreferenced(ctx, postgres.StoredBlob{}, 10)
 				if err != nil {
 					return err
 				}

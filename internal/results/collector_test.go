@@ -123,11 +123,11 @@ type cuttingLedger struct {
 	after int
 }
 
-func (c *cuttingLedger) Unheld(ctx context.Context, last postgres.StoredBlob, n int) ([]postgres.StoredBlob, int, postgres.StoredBlob, error) {
+func (c *cuttingLedger) Unreferenced(ctx context.Context, last postgres.StoredBlob, n int) ([]postgres.StoredBlob, int, postgres.StoredBlob, error) {
 	if c.after--; c.after < 0 {
 		return nil, 0, last, agent.Errorf(agent.CodeUnavailable, "", "cut")
 	}
-	return c.Store.Unheld(ctx, last, n)
+	return c.Store.Unreferenced(ctx, last, n)
 }
 
 // dying is a ledger whose process dies at a point of a removal.

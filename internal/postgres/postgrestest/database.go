@@ -1,11 +1,11 @@
-// Package postgrestest gives each test a PostgreSQL database of its own. All tests of a process share one throw-away
-// server, started by the first test that asks; tests that stop or restart a server get a private one.
+// Package postgrestest gives each test a PostgreSQL database of its own. All tests of a process share one temporary
+// server, which the first test starts. Tests that stop or restart a server get a private one.
 //
-// The server ends with the test process, however that ends. A package that uses New should add
+// The server ends with the test process. A package that uses New should add
 //
 //	func TestMain(m *testing.M) { postgrestest.Main(m) }
 //
-// so that the server's folder goes at once; without it the next run removes it.
+// so that the server's folder is removed at once. Otherwise the next run removes it.
 package postgrestest
 
 import (
@@ -30,18 +30,18 @@ const (
 	sqlTimeout   = 30 * time.Second
 )
 
-// shared is the process-wide server. A test process has no composition root to hold it.
+// shared is the server of the process.
 var shared struct {
 	sync.Mutex
 	server *pgdev.Server
 	err    error
 
-	template    string // database that New copies
+	template    string // the database that New copies
 	templateErr error
 }
 
-// New makes a database with Turnstone's schema for the test and returns its DSN. It is a copy of one that is migrated once in a process. The
-// database is dropped when the test ends, together with connections left open. The test fails at once if no server can be started.
+// New creates a database with Turnstone's schema for the test and returns its DSN. The database is a copy of one that is migrated once per process. When
+// the test ends, it is dropped, even if there are open connections. The test fails at once if no server can be started.
 func New(t testing.TB) string {
 	t.Helper()
 	server := sharedServer(t)
@@ -81,13 +81,13 @@ func migrate(ctx context.Context, dsn string) error {
 	return postgres.Migrate(ctx, pool)
 }
 
-// databaseName returns a new name in lower case: PostgreSQL folds unquoted names, and a person may type this one.
+// databaseName returns a new name in lower case, so that it need not be quoted in SQL.
 func databaseName(prefix string) string { return prefix + "_" + strings.ToLower(rand.Text()[:12]) }
 
-func create(t testing.TB, server *pgdev.Server, from string) string {
+func create(t testing.TB, server *pgdev.Server, template string) string {
 	t.Helper()
 	name := databaseName("test")
-	if err := execOnce(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+from+" STRATEGY FILE_COPY"); err != nil {
+	if err := execOnce(server.DSN(), "CREATE DATABASE "+name+" TEMPLATE "+template+" STRATEGY FILE_COPY"); err != nil {
 		t.Fatalf("make test database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -98,8 +98,7 @@ func create(t testing.TB, server *pgdev.Server, from string) string {
 	return server.DSNFor(name)
 }
 
-// Server starts a private throw-away server, for tests that stop, restart or kill it. It is stopped when the
-// test ends.
+// Server starts a private temporary server, for tests that stop, restart or kill it. It is stopped when the test ends.
 func Server(t testing.TB) *pgdev.Server {
 	t.Helper()
 	server, err := start()

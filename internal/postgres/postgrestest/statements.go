@@ -10,36 +10,36 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Statements is a database with Turnstone's schema on a server of its own, which counts the statements that it is sent.
+// Statements is a database with Turnstone's schema on a server of its own, which counts the statements that it receives.
 type Statements struct {
-	DSN string // connections to it are counted
+	DSN string // statements of connections to it are counted
 
 	t    testing.TB
-	conn *pgx.Conn // not counted
-	wal  int64     // the position up to which Take has counted
+	conn *pgx.Conn // its statements are not counted
+	wal  int64     // the WAL position at the last Take
 }
 
-// Cost is the statements that a database ran, and the WAL that they wrote.
+// Cost is the cost of the statements that a database has run.
 type Cost struct {
-	Statements []Statement // those with the most bytes of WAL first
-	WAL        int64       // bytes, without full pages
+	Statements []Statement // those with the most WAL first
+	WAL        int64       // in bytes
 }
 
-// Statement is a text that was sent, BEGIN and COMMIT included. What runs within functions and triggers counts as a part of it.
+// Statement is the cost of all calls of one statement, which may be BEGIN or COMMIT. It includes the functions and triggers that the statement runs.
 type Statement struct {
 	Text   string
 	Calls  int
-	WAL    int64 // bytes, without those of the commit
-	Blocks int64 // of tables and indexes that were looked at
+	WAL    int64 // in bytes, without that of the commit
+	Blocks int64 // the blocks of tables and indexes that were read
 }
 
-// Count starts the server. It ends with the test.
+// Count starts a server with a database that counts statements. It is stopped when the test ends.
 func Count(t testing.TB) *Statements {
 	t.Helper()
 	server := Server(t)
 	s := &Statements{DSN: server.DSN(), t: t}
 	s.prepare()
-	require.NoError(t, server.Suspend(t.Context())) // the library is loaded at the start
+	require.NoError(t, server.Suspend(t.Context())) // pg_stat_statements is loaded when the server starts
 	require.NoError(t, server.Resume(t.Context()))
 	s.conn = s.connect()
 	t.Cleanup(func() { require.NoError(t, s.conn.Close(context.Background())) })
@@ -47,7 +47,7 @@ func Count(t testing.TB) *Statements {
 	return s
 }
 
-// prepare makes the schema and asks the server to count.
+// prepare creates the schema and enables pg_stat_statements.
 func (s *Statements) prepare() {
 	require.NoError(s.t, migrate(s.t.Context(), s.DSN))
 	for _, sql := range []string{`CREATE EXTENSION pg_stat_statements`, `ALTER SYSTEM SET shared_preload_libraries = pg_stat_statements`} {
@@ -63,7 +63,7 @@ func (s *Statements) connect() *pgx.Conn {
 	return conn
 }
 
-// Take returns what was done since the call before.
+// Take returns the cost since the last Take.
 func (s *Statements) Take() Cost {
 	s.t.Helper()
 	var position int64
@@ -81,7 +81,7 @@ func (s *Statements) Take() Cost {
 	return c
 }
 
-// Total is how many statements there were.
+// Total returns the number of statements.
 func (c Cost) Total() (n int) {
 	for _, s := range c.Statements {
 		n += s.Calls
@@ -89,7 +89,7 @@ func (c Cost) Total() (n int) {
 	return n
 }
 
-// Blocks is how many blocks were looked at.
+// Blocks returns the number of blocks that were read.
 func (c Cost) Blocks() (n int64) {
 	for _, s := range c.Statements {
 		n += s.Blocks
@@ -97,7 +97,7 @@ func (c Cost) Blocks() (n int64) {
 	return n
 }
 
-// Table lists the statements per turn, for n turns.
+// Table returns a table of the costs per turn, for n turns.
 func (c Cost) Table(n int) string {
 	const shown = 110
 	var b strings.Builder
