@@ -151,6 +151,22 @@ func (*inboxHarness) Generate(_ context.Context, req agent.ModelRequest, emit fu
 	return agent.ModelReply{Blocks: []agent.Block{agent.Text(text)}, FinishReason: agent.FinishStop, Model: "m"}, nil
 }
 
+// submit submits a request that must be accepted.
+func (o *inboxHarness) submit(e agent.Envelope) agent.Receipt {
+	o.t.Helper()
+	receipt, err := o.Submit(o.t.Context(), e)
+	require.NoError(o.t, err)
+	return receipt
+}
+
+// turn returns the stored state of a turn.
+func (o *inboxHarness) turn(id agent.TurnID) agent.TurnState {
+	o.t.Helper()
+	t, err := o.store.Turn(o.t.Context(), id)
+	require.NoError(o.t, err)
+	return t
+}
+
 // waitForResult waits until a turn ends, and returns its output.
 func (o *inboxHarness) waitForResult(id agent.TurnID) agent.AgentStepOutput {
 	o.t.Helper()

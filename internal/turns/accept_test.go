@@ -138,8 +138,7 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newInboxHarness(t)
 			e := agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(c.change)}
-			first, err := o.Submit(t.Context(), e)
-			require.NoError(t, err)
+			first := o.submit(e)
 			require.False(t, first.Joined)
 			if c.begun {
 				req, _ := o.input(first.TurnID)
@@ -150,8 +149,7 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 				o.waitForResult(first.TurnID)
 			}
 			o.admitErr = errors.New("full")
-			again, err := o.Submit(t.Context(), e)
-			require.NoError(t, err)
+			again := o.submit(e)
 			require.True(t, again.Joined)
 			again.Joined = false
 			require.Equal(t, first, again)
@@ -161,7 +159,7 @@ func TestKnownTurnsNeedNoPlace(t *testing.T) {
 			require.Equal(t, true, detail(t, &line)["joined"])
 
 			o.catalog.put(agent.Plan{Agent: "clerk"}) // has no model any more
-			_, err = o.Submit(t.Context(), e)
+			_, err := o.Submit(t.Context(), e)
 			require.NoError(t, err, "the recorded turn is joined, although the request would now be refused")
 		})
 	}
@@ -172,17 +170,15 @@ func TestTheFirstRequestStands(t *testing.T) {
 	o := newInboxHarness(t)
 	o.temporalErr = errors.New("no server")
 	req := helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "t1", "s" })
-	first, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("turns.run", "tools.use:look"), Request: req})
-	require.NoError(t, err)
+	first := o.submit(agent.Envelope{Principal: keyCaller("turns.run", "tools.use:look"), Request: req})
 	require.True(t, first.StartUnknown, "the turn is recorded and not started")
 	o.temporalErr = nil
-	r, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: req})
-	require.NoError(t, err)
+	r := o.submit(agent.Envelope{Principal: keyCaller("*"), Request: req})
 	require.Equal(t, agent.SessionID("s"), r.SessionID)
 	input, ok := o.input("t1")
 	require.True(t, ok)
 	require.Equal(t, agent.TurnRequest{TurnID: "t1", SessionID: "s", Context: agent.InvocationContext{Tenant: "acme"}}, input)
-	_, err = o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "run"})
+	_, err := o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: "turn/t1", RunID: "run"})
 	require.NoError(t, err)
 	_, err = o.acts.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
 	require.NoError(t, err)
@@ -252,8 +248,7 @@ func TestDirectOrDurable(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			r, err := o.Submit(t.Context(), agent.Envelope{Channel: c.channel, Request: helloRequest(func(r *agent.TurnRequest) { r.Agent, r.Mode = c.agent, c.request })})
-			require.NoError(t, err)
+			r := o.submit(agent.Envelope{Channel: c.channel, Request: helloRequest(func(r *agent.TurnRequest) { r.Agent, r.Mode = c.agent, c.request })})
 			line, _ := o.lastAudit()
 			d := detail(t, &line)
 			require.Equal(t, string(c.want), d["mode"])
@@ -262,18 +257,15 @@ func TestDirectOrDurable(t *testing.T) {
 			require.Equal(t, c.want == agent.ModeDurable, started)
 			if c.want == agent.ModeDirect {
 				o.waitForResult(r.TurnID)
-				turn, err := o.store.Turn(t.Context(), r.TurnID)
-				require.NoError(t, err)
+				turn := o.turn(r.TurnID)
 				require.Equal(t, agent.ModeDirect, turn.Record.Mode)
 			}
 		})
 	}
 
 	// A direct turn that has to wait for its session waits as a workflow, and without a driver there are no direct turns.
-	_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
-	require.NoError(t, err)
-	waiting, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
-	require.NoError(t, err)
+	o.submit(agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "busy" })})
+	waiting := o.submit(agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID, r.Mode = "busy", agent.ModeDirect })})
 	require.Equal(t, agent.FallbackSession, o.fallback(waiting.TurnID))
 	line, _ := o.lastAudit()
 	require.Equal(t, "durable", detail(t, &line)["mode"])
@@ -301,8 +293,7 @@ func TestDirectOrDurable(t *testing.T) {
 // fallback returns the recorded reason why a turn is not direct.
 func (o *inboxHarness) fallback(id agent.TurnID) agent.Fallback {
 	o.t.Helper()
-	turn, err := o.store.Turn(o.t.Context(), id)
-	require.NoError(o.t, err)
+	turn := o.turn(id)
 	require.Equal(o.t, agent.ModeDurable, turn.Record.Mode)
 	return turn.Record.Fallback
 }
@@ -319,8 +310,7 @@ func TestJoinOnlyTheSameRequest(t *testing.T) {
 		}
 		return agent.Envelope{Principal: keyCaller("*"), Request: r}
 	}
-	first, err := o.Submit(t.Context(), key(nil))
-	require.NoError(t, err)
+	first := o.submit(key(nil))
 	reordered := json.RawMessage(`{"properties": {"n": {"maximum": 1.0}}, "type": "object"}`)
 	confined := key(nil)
 	confined.Principal = keyCaller("turns.run:judge")
@@ -383,12 +373,10 @@ func TestIDsOfKeysAreNotTaken(t *testing.T) {
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%v", err)
 	require.Equal(t, "turn_id", agent.FailureOf(err).Field)
 
-	first, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: r})
-	require.NoError(t, err)
+	first := o.submit(agent.Envelope{Principal: keyCaller("*"), Request: r})
 	require.Equal(t, id, first.TurnID)
 	byID.Context.Tenant = "acme"
-	again, err := o.Submit(t.Context(), agent.Envelope{Principal: keyCaller("*"), Request: byID})
-	require.NoError(t, err)
+	again := o.submit(agent.Envelope{Principal: keyCaller("*"), Request: byID})
 	require.True(t, again.Joined, "a request of the same tenant joins it")
 	byID.TurnID = agent.TurnID(uuid.NewSHA1(uuid.NameSpaceURL, []byte("x")).String())
 	_, err = o.Submit(t.Context(), agent.Envelope{Request: byID})
@@ -402,10 +390,9 @@ func TestIDsOfKeysAreNotTaken(t *testing.T) {
 func TestMessages(t *testing.T) {
 	o := newInboxHarness(t)
 	o.addAgent("judge", func(*agent.Plan) {})
-	first, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.Agent = "judge" })})
-	require.NoError(t, err)
+	first := o.submit(agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.Agent = "judge" })})
 	input, _ := o.input(first.TurnID)
-	_, err = o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
+	_, err := o.acts.Begin(t.Context(), input, turns.BeginTurnInput{WorkflowID: first.TurnID.WorkflowID(), RunID: "run"})
 	require.NoError(t, err)
 	e := agent.Envelope{Channel: "ws", Principal: keyCaller("turns.run:clerk"), RequestID: "r1", Request: agent.TurnRequest{Message: "and?"}}
 	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)
@@ -419,8 +406,7 @@ func TestMessages(t *testing.T) {
 	line, _ := o.lastAudit()
 	require.Equal(t, "agent/judge", line.Resource)
 	require.Equal(t, "ws", line.Channel)
-	t2, err := o.store.Turn(t.Context(), r.TurnID)
-	require.NoError(t, err)
+	t2 := o.turn(r.TurnID)
 	require.Equal(t, []string{}, t2.Record.Limits.Tools, "the limits of the credential apply")
 	o.admitErr = agent.Errorf(agent.CodeRateLimited, "", "full")
 	_, _, err = o.MessageFrom(t.Context(), first.TurnID, e)

@@ -18,8 +18,7 @@ func (h *harness) requestApprovals(req agent.TurnRequest, blocks ...agent.Block)
 	h.t.Helper()
 	h.begin(req)
 	h.model.script(calls(blocks...))
-	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: req.TurnID, Step: 1})
-	require.NoError(h.t, err)
+	v := h.callModel(req.TurnID, 1)
 	in := turns.RequestApprovalInput{TurnID: req.TurnID, Step: 1}
 	for _, c := range v.Calls {
 		if c.Gate == agent.GateApproval {
@@ -46,8 +45,7 @@ func TestMiddlewareGates(t *testing.T) {
 	h := newHarness(t, withMiddleware(m))
 	h.begin(agent.TurnRequest{TurnID: "t1", Context: agent.InvocationContext{UserID: "u", UserRole: "admin", Tenant: "acme"}})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	v := h.callModel("t1", 1)
 	require.Empty(t, v.Calls[0].Gate)
 	require.JSONEq(t, `{"q":1}`, string(seen.Args))
 	require.Equal(t, []string{"u", "admin", "acme", "lookup"}, []string{seen.UserID, seen.UserRole, seen.Tenant, seen.Tool.Spec.Name})
@@ -78,8 +76,7 @@ func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
 			h.tool.reads = tt.reads
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{"q":1}`)))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("t1", 1)
 			require.Equal(t, tt.gate, v.Calls[0].Gate)
 			require.Equal(t, tt.local, v.Calls[0].Local)
 			var repeatable bool
@@ -87,8 +84,7 @@ func TestEffectsAreReadBeforeAPersonIsAsked(t *testing.T) {
 				repeatable = inv.Repeatable
 				return agent.ToolResult{Output: json.RawMessage(`{}`)}, nil
 			}
-			_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-			require.NoError(t, err)
+			h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 			require.Equal(t, tt.local, repeatable, "a tool that was found to have no effects must keep to it")
 		})
 	}
@@ -114,20 +110,17 @@ func TestRemember(t *testing.T) {
 			h := newHarness(t, withMiddleware(asks(agent.GateVerdict{Rule: "asked", Remember: c.scope})))
 			_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1", SessionID: "s1"}, toolCall("a", `{"a":1,"b":2}`))
 			d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: c.decision, Remember: true, By: "ops", Message: "because"}
-			r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
-			require.NoError(t, err)
+			r := h.decide("t1", d)
 			if c.refused != "" {
 				require.Equal(t, c.refused, r.Refusal.Field)
 			} else {
 				require.NotNil(t, r.Verdict, "%+v", r.Refusal)
 			}
-			_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-			require.NoError(t, err)
+			h.completeTurn("t1")
 
 			h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1"})
 			h.model.script(calls(toolCall("z", c.args)))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("t2", 1)
 			require.Equal(t, c.gate, v.Calls[0].Gate)
 			if c.gate == agent.GateDenied {
 				require.Equal(t, "because", v.Calls[0].Rule)
@@ -135,8 +128,7 @@ func TestRemember(t *testing.T) {
 			// Another session does not remember it.
 			h.begin(agent.TurnRequest{TurnID: "t3", SessionID: "s2"})
 			h.model.script(calls(toolCall("z", c.args)))
-			v, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t3", Step: 1})
-			require.NoError(t, err)
+			v = h.callModel("t3", 1)
 			require.Equal(t, agent.GateApproval, v.Calls[0].Gate)
 		})
 	}
@@ -191,24 +183,20 @@ func TestEditedArgumentsMustFit(t *testing.T) {
 	})
 	_, out := h.requestApprovals(agent.TurnRequest{TurnID: "t1"}, toolCall("a", `{"q":1}`))
 	edit := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"q":"one"}`), By: "ops"}
-	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: edit})
-	require.NoError(t, err)
+	r := h.decide("t1", edit)
 	require.Equal(t, "args.q", r.Refusal.Field)
 	edit.Args = json.RawMessage(`{"q":2}`)
-	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: edit})
-	require.NoError(t, err)
+	r = h.decide("t1", edit)
 	require.True(t, r.Verdict.Run, "%+v", r.Refusal)
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`)}, nil)
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a", Decided: true})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a", Decided: true})
 	require.JSONEq(t, `{"q":2}`, string(h.result().Args))
 }
 
 func TestRefusedCall(t *testing.T) {
 	h, in := beginWithCall(t, true)
 	in.Refused = "Tool call limit exceeded."
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.True(t, v.Failed)
 	require.Zero(t, h.tool.count)
 	require.Contains(t, string(h.result().Result.Output), in.Refused)
@@ -229,8 +217,7 @@ func TestTheSameDecisionAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
-	require.NoError(t, err)
+	r := h.decide("t1", d)
 	require.True(t, r.Verdict.Run)
 	shown, voided := 0, int64(0)
 	for _, e := range h.events("t1") {

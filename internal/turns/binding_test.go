@@ -92,8 +92,7 @@ func TestBeginKeepsTheRecordedPlan(t *testing.T) {
 		})
 	}
 	h.model.script(says("."))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	require.Contains(t, h.model.seen[0].System, old.System)
 	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", SessionID: "s2", Message: "hello", Agent: "analyst"}, turns.BeginTurnInput{RunID: "r"})
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "a new turn is refused")
@@ -118,8 +117,7 @@ func TestApprovalPolicy(t *testing.T) {
 			h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = c.policy })
 			ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(calls(toolCall("a", `{}`)))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-			require.NoError(t, err)
+			v := h.callModel(ref.TurnID, 1)
 			require.Equal(t, c.gate, v.Calls[0].Gate)
 			require.Equal(t, c.rule, v.Calls[0].Rule)
 		})
@@ -139,8 +137,7 @@ func TestToolContext(t *testing.T) {
 	stored, err := h.blobs.Put(t.Context(), "default", strings.NewReader("kept"))
 	require.NoError(t, err)
 	h.model.script(calls(toolCall("a", `{}`)))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
 	h.tool.call = func(ctx context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 		require.Equal(t, 3, inv.Parameter("depth", 1))
 		require.Equal(t, "x", inv.Parameter("width", "x"))
@@ -158,8 +155,7 @@ func TestToolContext(t *testing.T) {
 		}
 		return agent.ToolResult{Output: json.RawMessage(`1`)}, nil
 	}
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
 	for _, e := range h.events("t1") {
 		if e.Type == agent.EventToolStart || e.Type == agent.EventToolEnd {
 			require.Equal(t, "finder", e.SourceNodeName)

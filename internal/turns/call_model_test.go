@@ -54,15 +54,13 @@ func TestModelRetryIsANewEpoch(t *testing.T) {
 			return agent.ModelReply{Usage: agent.Usage{OutputTokens: 7}}, agent.Errorf(agent.CodeUnavailable, "", "connection cut")
 		},
 		says("all is ", "well"))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.Equal(t, int64(17), v.Usage.OutputTokens, "the usage of the retry counts")
 	events := h.events("t1")
 	require.Contains(t, types(events), agent.EventReset)
 	require.Equal(t, "all is well", h.PartialText(t.Context(), "t1"), "the voided text is not shown")
 	h.model.script(says("another step"))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 2)
 	require.Equal(t, "another step", h.PartialText(t.Context(), "t1"))
 	require.Equal(t, "all is well", streamtest.Shown(events))
 }
@@ -74,8 +72,7 @@ func TestProviderFailureIsData(t *testing.T) {
 		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "call model", "bad key")
 	}
 	h.model.script(denied, denied)
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.Equal(t, "unavailable", v.Failure.Type)
 	require.Len(t, h.model.seen, 1, "a refusal is not retried")
 
@@ -83,8 +80,7 @@ func TestProviderFailureIsData(t *testing.T) {
 		return agent.ModelReply{}, &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Hour, Err: context.DeadlineExceeded}
 	}
 	h.model.script(limited, limited)
-	v, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
-	require.NoError(t, err)
+	v = h.callModel(ref.TurnID, 2)
 	require.Equal(t, "rate_limited", v.Failure.Type)
 	require.True(t, v.Failure.Retryable)
 	require.Len(t, h.model.seen, 2, "the call does not wait for an hour")
@@ -130,8 +126,7 @@ func TestCancelInterruptsTheWaitForARetry(t *testing.T) {
 		<-failed
 		_ = h.MarkCancelled(context.WithoutCancel(t.Context()), "t1")
 	}()
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.True(t, v.Cancelled)
 	require.Len(t, h.model.seen, 1)
 }
@@ -153,8 +148,7 @@ func TestZombieWritesNothingMore(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { return streamtest.Shown(h.events("t1")) == "zombie" }, 5*time.Second, 10*time.Millisecond)
 
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
 	require.ErrorContains(t, <-zombie, "fenced")
 	<-stopped
 	require.Equal(t, "the living", streamtest.Shown(h.events("t1")))
@@ -191,8 +185,7 @@ func TestVerdictsOfCalls(t *testing.T) {
 	stranger.Name = "format_disk"
 	h.model.script(calls(toolCall("a", `{}`), toolCall("a", ``), stranger,
 		agent.Block{Type: agent.BlockInvalidToolCall, ID: "d", Name: "lookup", Error: "unexpected end of JSON"}))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.Equal(t, []agent.CallVerdict{
 		{ID: "a", Name: "lookup", Summary: "lookup", Gate: agent.GateApproval, Rule: "not inherently safe"},
 		{ID: "a_2", Name: "lookup", Summary: "lookup", Gate: agent.GateApproval, Rule: "not inherently safe"},
@@ -200,8 +193,7 @@ func TestVerdictsOfCalls(t *testing.T) {
 		{ID: "d", Name: "lookup", Summary: "lookup", Local: true},
 	}, v.Calls)
 	for id, message := range map[string]string{"c": "not granted in toolkit", "d": "unexpected end of JSON"} {
-		tv, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: agent.CallID(id)})
-		require.NoError(t, err)
+		tv := h.callTool(turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: agent.CallID(id)})
 		require.True(t, tv.Failed)
 		_, tools, err := h.store.Steps(t.Context(), "t1")
 		require.NoError(t, err)
@@ -254,8 +246,7 @@ func TestMiddlewareChangesTheStream(t *testing.T) {
 	})
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("quiet ", "words"))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
 	text := ""
 	for _, e := range h.events("t1") {
 		text += e.Text
@@ -282,8 +273,7 @@ func TestFallbackIsAskedAndCharged(t *testing.T) {
 		return agent.ModelReply{}, agent.Errorf(agent.CodeDenied, "call model", "no more credit")
 	}
 	h.model.script(refuse, says("done"))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.Nil(t, v.Failure)
 	require.Equal(t, []string{"scripted-1", "scripted-2"}, []string{h.model.seen[0].Model, h.model.seen[1].Model})
 	require.Equal(t, "scripted-2", v.Model)

@@ -20,8 +20,7 @@ func beginWithCall(t *testing.T, free bool, change ...func(*turns.Config)) (*har
 	h.tool.effectFree = free
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(toolCall("a", `{"q":1}`)))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
 	return h, turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"}
 }
 
@@ -47,8 +46,7 @@ func TestToolRunsOnce(t *testing.T) {
 		return agent.ToolResult{Output: json.RawMessage(`{"rows":[]}`)}, nil
 	}
 	for range 2 {
-		v, err := h.CallTool(t.Context(), in)
-		require.NoError(t, err)
+		v := h.callTool(in)
 		require.Equal(t, agent.ToolVerdict{ID: "a"}, v)
 	}
 	require.Equal(t, 1, h.tool.count)
@@ -64,8 +62,7 @@ func TestToolRunsOnce(t *testing.T) {
 func TestFailedToolIsData(t *testing.T) {
 	h, in := beginWithCall(t, true)
 	h.tool.call = returns(agent.ToolResult{Failure: &agent.Failure{Type: "invalid", Message: "no such column", Step: "table_sort"}}, nil)
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.True(t, v.Failed)
 	require.JSONEq(t, `{"error":{"type":"invalid","message":"no such column","step":"table_sort","retryable":false}}`, string(h.result().Result.Output))
 }
@@ -92,8 +89,7 @@ func TestSideEffectsAreNotRepeated(t *testing.T) {
 	}
 	_, err := h.CallTool(ctx, in)
 	require.Error(t, err)
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.True(t, v.Failed)
 	require.Contains(t, string(h.result().Result.Output), "outcome_unknown")
 	require.Equal(t, 1, h.tool.count)
@@ -105,8 +101,7 @@ func TestLargeOutputGoesToTheBlobStore(t *testing.T) {
 	h.tool.call = returns(agent.ToolResult{
 		Output: json.RawMessage(`{"rows":` + rows + `}`), Data: json.RawMessage(rows), Preview: json.RawMessage(`{"type":"dataset","row_count":1}`),
 	}, nil)
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.True(t, strings.HasPrefix(v.Ref, "cas://sha256:"), v.Ref)
 	step := h.result()
 	require.JSONEq(t, `{"ref":"`+v.Ref+`","preview":{"type":"dataset","row_count":1}}`, string(step.Result.Output))
@@ -119,8 +114,7 @@ func TestLargeOutputGoesToTheBlobStore(t *testing.T) {
 func TestCancelledTurnRunsNoTool(t *testing.T) {
 	h, in := beginWithCall(t, true)
 	require.NoError(t, h.MarkCancelled(t.Context(), "t1"))
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.True(t, v.Cancelled)
 	require.Zero(t, h.tool.count)
 }
@@ -149,16 +143,13 @@ func TestApproval(t *testing.T) {
 		require.NotEmpty(t, r.Refusal.Message, name)
 	}
 	edit := agent.Decision{ApprovalID: id, Decision: agent.DecisionEdit, Args: json.RawMessage(`{"q":2}`), By: "ann"}
-	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: in.TurnID, Decision: edit})
-	require.NoError(t, err)
+	r := h.decide(in.TurnID, edit)
 	require.True(t, r.Verdict.Run)
-	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: in.TurnID, Decision: agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "bob"}})
-	require.NoError(t, err)
+	r = h.decide(in.TurnID, agent.Decision{ApprovalID: id, Decision: agent.DecisionReject, By: "bob"})
 	require.Equal(t, "conflict", r.Refusal.Type, "a second decision is refused")
 
 	in.Decided = true
-	_, err = h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	h.callTool(in)
 	require.JSONEq(t, `{"q":2}`, string(h.result().Result.Output))
 }
 
@@ -168,14 +159,12 @@ func TestRejectedCallIsAnswered(t *testing.T) {
 	require.NoError(t, err)
 	d := agent.Decision{ApprovalID: out.Pending[0].ApprovalID, Decision: agent.DecisionReject, Message: "too dear", By: "ann"}
 	for range 2 { // the same decision by the same person is accepted silently
-		r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: in.TurnID, Decision: d})
-		require.NoError(t, err)
+		r := h.decide(in.TurnID, d)
 		require.False(t, r.Verdict.Run)
 	}
 	require.Contains(t, string(h.result().Result.Output), "too dear")
 	h.model.script(says("a pity"))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: in.TurnID, Step: 2})
-	require.NoError(t, err)
+	h.callModel(in.TurnID, 2)
 	last := h.model.seen[1].Messages
 	require.Equal(t, agent.RoleTool, last[len(last)-1].Role, "the model sees the answer")
 }
@@ -189,8 +178,7 @@ func TestToolThatNeverAnswersIsStopped(t *testing.T) {
 				<-ctx.Done()
 				return agent.ToolResult{}, ctx.Err()
 			}
-			v, err := h.CallTool(t.Context(), in)
-			require.NoError(t, err)
+			v := h.callTool(in)
 			require.True(t, v.Failed)
 			require.Contains(t, string(h.result().Result.Output), "took longer than 50ms")
 			require.Contains(t, string(h.result().Result.Output), `"type":"`+kind+`"`)

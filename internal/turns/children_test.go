@@ -47,8 +47,7 @@ func (h *harness) beginDelegation(args string, metadata ...map[string]any) agent
 	}
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Context: about})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(args)}))
-	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(h.t, err)
+	v := h.callModel("t1", 1)
 	require.Len(h.t, v.Calls, 1)
 	return v.Calls[0]
 }
@@ -61,8 +60,7 @@ func TestChildTurn(t *testing.T) {
 	in := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a", Limits: agent.Limits{ToolCalls: 3, Tokens: 1000}}
 	var child agent.TurnID
 	for range 2 {
-		out, err := h.BeginChild(t.Context(), in)
-		require.NoError(t, err)
+		out := h.beginChild(in)
 		require.NotEmpty(t, out.Child)
 		require.Equal(t, "acme", out.Tenant)
 		child = out.Child
@@ -75,8 +73,7 @@ func TestChildTurn(t *testing.T) {
 	require.Equal(t, agent.SessionID(child), begun.Turn.SessionID)
 
 	h.model.script(says("nine"))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: child, Step: 1})
-	require.NoError(t, err)
+	h.callModel(child, 1)
 	require.Equal(t, []agent.Message{agent.UserText("count the stars")}, h.model.seen[1].Messages)
 	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{
 		TurnID: child, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: agent.Usage{InputTokens: 100, OutputTokens: 10},
@@ -124,10 +121,9 @@ func TestMiddlewareSeesTheChildsAnswer(t *testing.T) {
 			h := newDelegatingHarness(t, func(cfg *turns.Config) { cfg.Observer = n })
 			h.addPII(fmt.Sprintf(pii, c.strategy))
 			h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
-			child := h.beginChild(says(`{"mail":"joe@example.com"}`))
+			child := h.runChild(says(`{"mail":"joe@example.com"}`))
 			c.ended.TurnID = child
-			_, err := h.StoreTurn(t.Context(), c.ended)
-			require.NoError(t, err)
+			h.storeTurn(c.ended)
 			v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child})
 			require.NoError(t, err)
 			require.Equal(t, c.want != "[REDACTED_EMAIL]", v.Failed)
@@ -149,7 +145,7 @@ func TestMiddlewareSeesTheChildsApprovals(t *testing.T) {
 			h := newDelegatingHarness(t)
 			h.addPII(fmt.Sprintf(`{"pii_type":"email","apply_to_tool_results":true,"strategy":%q}`, strategy))
 			h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"who"}}`)
-			child := h.beginChild(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
+			child := h.runChild(calls(agent.Block{Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"to":"joe@example.com"}`)}))
 			_, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{TurnID: child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}}})
 			require.NoError(t, err)
 			for id, words := range map[agent.TurnID]string{child: "joe@example.com", "t1": want} {
@@ -175,17 +171,15 @@ func (h *harness) addPII(options string) {
 	})
 }
 
-// beginChild begins the child turn of a delegated call, and makes one model call in it.
-func (h *harness) beginChild(reply modelStep) agent.TurnID {
+// runChild begins the child turn of a delegated call, and makes one model call in it.
+func (h *harness) runChild(reply modelStep) agent.TurnID {
 	h.t.Helper()
-	out, err := h.BeginChild(h.t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(h.t, err)
-	_, err = h.Begin(h.t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+	out := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	_, err := h.Begin(h.t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
 		turns.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
 	require.NoError(h.t, err)
 	h.model.script(reply)
-	_, err = h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
-	require.NoError(h.t, err)
+	h.callModel(out.Child, 1)
 	return out.Child
 }
 
@@ -193,38 +187,33 @@ func TestChildThatCannotBe(t *testing.T) {
 	h := newDelegatingHarness(t)
 	call := h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"},"config":{"agent":"stranger"}}`)
 	require.False(t, call.Child)
-	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.Contains(t, string(h.result().Result.Output), "analyst", "the error names the agents")
 }
 
 func TestChildThatEndsBadly(t *testing.T) {
 	h := newDelegatingHarness(t)
 	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
-	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	out := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	v, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: out.Child})
 	require.NoError(t, err)
 	require.True(t, v.Failed, "its workflow ended without a result")
 	require.Contains(t, string(h.result().Result.Output), "terminated")
-	state, err := h.store.Turn(t.Context(), out.Child)
-	require.NoError(t, err)
+	state := h.turn(out.Child)
 	require.Equal(t, agent.TurnFailed, state.Output.Status)
 }
 
 func TestPauseOfAChild(t *testing.T) {
 	h := newDelegatingHarness(t)
 	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`)
-	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
-	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+	out := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child, Context: agent.InvocationContext{Tenant: "acme"}},
 		turns.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
 	require.NoError(t, err)
 	h.model.script(calls(agent.Block{
 		Type: agent.BlockToolCall, ID: "c", Name: "delegate_to_agent", Args: json.RawMessage(`{"agent_type":"code_interpreter","inputs":{"code":"1"}}`),
 	}))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(out.Child, 1)
 	require.Equal(t, agent.GateApproval, v.Calls[0].Gate)
 	asked, err := h.RequestApproval(t.Context(), turns.RequestApprovalInput{
 		TurnID: out.Child, Step: 1, Calls: []turns.ApprovalCall{{ID: "c", Rule: "r"}},
@@ -241,19 +230,16 @@ func TestPauseOfAChild(t *testing.T) {
 	}
 
 	d := agent.Decision{ApprovalID: id, Decision: agent.DecisionApprove, By: "ops"}
-	r, err := h.Decide(t.Context(), turns.DecideInput{TurnID: "t1", Decision: d})
-	require.NoError(t, err)
+	r := h.decide("t1", d)
 	require.True(t, r.Elsewhere, "the verdict is not for the parent's core")
 	require.Equal(t, []string{out.Child.WorkflowID() + " approve"}, h.runs.decided)
-	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: out.Child, Decision: d})
-	require.NoError(t, err)
+	r = h.decide(out.Child, d)
 	require.True(t, r.Verdict.Run)
 	require.Equal(t, 1, count(h.events("t1"), agent.EventApprovalResolved))
 
 	// An unrelated turn gets the same error as for an unknown approval.
 	h.begin(agent.TurnRequest{TurnID: "t9", Context: agent.InvocationContext{Tenant: "acme"}})
-	r, err = h.Decide(t.Context(), turns.DecideInput{TurnID: "t9", Decision: d})
-	require.NoError(t, err)
+	r = h.decide("t9", d)
 	require.Equal(t, string(agent.CodeNotFound), r.Refusal.Type)
 }
 
@@ -263,8 +249,7 @@ func TestCancelReachesChildren(t *testing.T) {
 	h := newDelegatingHarness(t, func(c *turns.Config) { c.ModelCalls = agent.ModelCallsLocal })
 	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
 	begin := turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"}
-	out, err := h.BeginChild(t.Context(), begin)
-	require.NoError(t, err)
+	out := h.beginChild(begin)
 	plan, err := h.LoadPlan(t.Context(), turns.TurnInput{TurnID: out.Child})
 	require.NoError(t, err)
 	require.True(t, plan.LocalCalls, "the child's stream is marked as cancelled")
@@ -292,8 +277,7 @@ func TestCancelReachesChildren(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: out.Child, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(out.Child, 1)
 	require.True(t, v.Cancelled)
 	<-stopped
 	require.Less(t, time.Since(began), 2*time.Second)
@@ -305,12 +289,10 @@ func TestCancelReachesChildren(t *testing.T) {
 	h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s2", Context: agent.InvocationContext{Tenant: "acme"}})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent", Args: json.RawMessage(
 		`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)}))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t2", 1)
 	require.NoError(t, h.MarkCancelled(t.Context(), "t2"))
 	begin.TurnID = "t2"
-	late, err := h.BeginChild(t.Context(), begin)
-	require.NoError(t, err)
+	late := h.beginChild(begin)
 	tail, err = h.log.Tail(t.Context(), string(late.Child))
 	require.NoError(t, err)
 	require.True(t, tail.Cancelled)

@@ -21,8 +21,7 @@ func TestDraft(t *testing.T) {
 	brief := draft("clerk", "Be brief.", "p")
 	for _, d := range []*agent.Draft{brief, draft("new", "Be long.", "p")} {
 		id := o.submitTurn(func(r *agent.TurnRequest) { r.Agent, r.Draft = d.Agent, d })
-		turn, err := o.store.Turn(t.Context(), id)
-		require.NoError(t, err)
+		turn := o.turn(id)
 		require.Equal(t, agent.RouteDecision{Agent: d.Agent, Reason: agent.RouteDraft, Revision: 4}, *turn.Record.Route)
 		require.Equal(t, d.PlanHash, turn.Record.PlanHash)
 		line, _ := o.lastAudit()
@@ -31,14 +30,12 @@ func TestDraft(t *testing.T) {
 
 	// The same key joins only with the same draft.
 	asked := agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.Draft = "k", brief })}
-	first, err := o.Submit(t.Context(), asked)
-	require.NoError(t, err)
-	again, err := o.Submit(t.Context(), asked)
-	require.NoError(t, err)
+	first := o.submit(asked)
+	again := o.submit(asked)
 	require.Equal(t, []any{first.TurnID, true}, []any{again.TurnID, again.Joined})
 	for _, other := range []*agent.Draft{draft("clerk", "Be polite.", "p"), nil} {
 		asked.Request.Draft = other
-		_, err = o.Submit(t.Context(), asked)
+		_, err := o.Submit(t.Context(), asked)
 		require.Equal(t, "conflict idempotency_key", string(agent.CodeOf(err))+" "+agent.FailureOf(err).Field)
 	}
 
@@ -50,7 +47,6 @@ func TestDraft(t *testing.T) {
 		Agent: "clerk", Rerun: &agent.Rerun{}, Draft: other, Context: agent.InvocationContext{Tenant: "acme"},
 	}})
 	require.NoError(t, err)
-	turn, err := o.store.Turn(t.Context(), receipt.TurnID)
-	require.NoError(t, err)
+	turn := o.turn(receipt.TurnID)
 	require.Equal(t, []any{other.PlanHash, old}, []any{turn.Record.PlanHash, turn.RerunOf})
 }

@@ -60,8 +60,7 @@ func TestUsageOfACutRequest(t *testing.T) {
 				<-ctx.Done()
 				return reply, context.Cause(ctx)
 			})
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-			require.NoError(t, err)
+			v := h.callModel(ref.TurnID, 1)
 			require.Equal(t, c.err == nil, v.Cancelled)
 			used := v.Usage
 			if c.input < 0 {

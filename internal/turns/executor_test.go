@@ -61,8 +61,7 @@ func TestExecutorIsBuiltOnce(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, int64(3), c.built.Load())
 	h.model.script(says("hi"))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t7", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t7", 1)
 	require.Equal(t, int64(3), c.built.Load())
 	require.Contains(t, h.model.seen[0].System, "changed")
 }
@@ -98,8 +97,7 @@ func TestFailedCallIsMadeAgain(t *testing.T) {
 			}
 			h.model.script(slices.Repeat([]modelStep{busy}, len(c.asked))...)
 			started := time.Now()
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-			require.NoError(t, err)
+			v := h.callModel(ref.TurnID, 1)
 			require.Equal(t, string(agent.CodeRateLimited), v.Failure.Type)
 			require.GreaterOrEqual(t, time.Since(started), time.Duration(len(c.asked)/2)*20*time.Millisecond, "the call waits for Retry-After")
 			var asked []string

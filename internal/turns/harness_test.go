@@ -112,6 +112,64 @@ func (h *harness) begin(req agent.TurnRequest) turns.TurnRef {
 	return out.Turn
 }
 
+// The following methods call the activity of the same name, which must not fail.
+
+func (h *harness) callModel(id agent.TurnID, step int) agent.ModelVerdict {
+	h.t.Helper()
+	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: id, Step: step})
+	require.NoError(h.t, err)
+	return v
+}
+
+func (h *harness) callTool(in turns.CallToolInput) agent.ToolVerdict {
+	h.t.Helper()
+	v, err := h.CallTool(h.t.Context(), in)
+	require.NoError(h.t, err)
+	return v
+}
+
+func (h *harness) beginChild(in turns.BeginChildInput) turns.BeginChildResult {
+	h.t.Helper()
+	out, err := h.BeginChild(h.t.Context(), in)
+	require.NoError(h.t, err)
+	return out
+}
+
+func (h *harness) retrieve(in turns.RetrieveInput) agent.PrepareVerdict {
+	h.t.Helper()
+	v, err := h.Retrieve(h.t.Context(), in)
+	require.NoError(h.t, err)
+	return v
+}
+
+func (h *harness) decide(id agent.TurnID, d agent.Decision) turns.DecideResult {
+	h.t.Helper()
+	out, err := h.Decide(h.t.Context(), turns.DecideInput{TurnID: id, Decision: d})
+	require.NoError(h.t, err)
+	return out
+}
+
+func (h *harness) storeTurn(in turns.StoreTurnInput) turns.StoreTurnResult {
+	h.t.Helper()
+	out, err := h.StoreTurn(h.t.Context(), in)
+	require.NoError(h.t, err)
+	return out
+}
+
+// completeTurn ends a turn with its last reply as the answer.
+func (h *harness) completeTurn(id agent.TurnID) turns.StoreTurnResult {
+	h.t.Helper()
+	return h.storeTurn(turns.StoreTurnInput{TurnID: id, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+}
+
+// turn returns the stored state of a turn.
+func (h *harness) turn(id agent.TurnID) agent.TurnState {
+	h.t.Helper()
+	t, err := h.store.Turn(h.t.Context(), id)
+	require.NoError(h.t, err)
+	return t
+}
+
 // events returns the events that are now in a turn's log.
 func (h *harness) events(id agent.TurnID) []agent.Event {
 	h.t.Helper()

@@ -95,8 +95,7 @@ func TestJumps(t *testing.T) {
 			h := newHarness(t, withMiddleware(&c.m))
 			h.begin(agent.TurnRequest{TurnID: "t1"})
 			h.model.script(says("hi"), says("x"))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("t1", 1)
 			require.Len(t, h.model.seen, c.asked)
 			if c.fault != "" {
 				require.Contains(t, v.Failure.Message, c.fault)
@@ -111,8 +110,7 @@ func TestJumps(t *testing.T) {
 			if c.want != agent.JumpModel {
 				return
 			}
-			_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
-			require.NoError(t, err)
+			h.callModel("t1", 2)
 			last := h.model.seen[1].Messages
 			require.Equal(t, agent.UserText("shorter, please"), last[len(last)-1])
 		})
@@ -142,15 +140,13 @@ func TestMiddlewareAsksAndNotes(t *testing.T) {
 	h := newHarness(t, withMiddleware(m))
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(says("a summary"), says("hello"), says("another"), says("again"))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	v := h.callModel("t1", 1)
 	require.Equal(t, 2, v.Requests)
 	require.Equal(t, int64(200), v.Usage.InputTokens)
 	require.Equal(t, "scripted-2", h.model.seen[0].Model)
 	require.Equal(t, "hello", shown(h.events("t1")))
 	require.Equal(t, 2, count(h.events("t1"), agent.EventUsage))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
-	require.NoError(t, err)
+	h.callModel("t1", 2)
 	require.Nil(t, noted[0])
 	require.JSONEq(t, `"a summary"`, string(noted[1]))
 	require.Equal(t, 0, count(h.events("t1"), agent.EventReset))
@@ -210,8 +206,7 @@ func TestModelRetryOfARequestOfMiddleware(t *testing.T) {
 				}
 			}), says("a summary"), says("hello"))
 			started := time.Now()
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("t1", 1)
 			require.Nil(t, v.Failure)
 			require.Equal(t, c.cancelled, v.Cancelled)
 			require.Len(t, h.model.seen, c.requests)

@@ -72,19 +72,15 @@ func TestFailedWorkOfAJob(t *testing.T) {
 					asked = append(asked, toolCall(string(rune('z'-n)), `{}`)) // the ids sort in reverse order
 				}
 				h.model.script(calls(asked...))
-				_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: i + 1})
-				require.NoError(t, err)
+				h.callModel("t1", i+1)
 				for n, failure := range answers {
 					h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`), Failure: failure}, nil)
-					_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: i + 1, CallID: agent.CallID(asked[n].ID)})
-					require.NoError(t, err)
+					h.callTool(turns.CallToolInput{TurnID: "t1", Step: i + 1, CallID: agent.CallID(asked[n].ID)})
 				}
 			}
 			h.model.script(says("I am sorry."))
-			_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: len(c.steps) + 1})
-			require.NoError(t, err)
-			_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: c.status, Stop: agent.StopEndTurn})
-			require.NoError(t, err)
+			h.callModel("t1", len(c.steps)+1)
+			h.storeTurn(turns.StoreTurnInput{TurnID: "t1", Status: c.status, Stop: agent.StopEndTurn})
 			record := h.spy.finished[len(h.spy.finished)-1]
 			require.Equal(t, c.want, record.JobError)
 			require.Equal(t, c.status, record.Output.Status, "the turn's status does not change")
@@ -97,10 +93,9 @@ func TestFailedWorkOfAJob(t *testing.T) {
 func TestChildOfAJob(t *testing.T) {
 	h := newDelegatingHarness(t)
 	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"x"}}`, map[string]any{agent.MetaJobID: "j", agent.MetaRunID: "r", agent.MetaNodeID: "n"})
-	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	out := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	for _, a := range []*turns.Turns{h.Turns, h.process()} {
-		_, err = a.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: out.Child, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
+		_, err := a.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: out.Child, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
 		require.NoError(t, err)
 		record := h.spy.finished[len(h.spy.finished)-1]
 		require.Equal(t, []string{"", "r", "analyst"}, []string{record.JobID, record.RunID, record.NodeID})
@@ -119,8 +114,7 @@ func TestCachedTokens(t *testing.T) {
 	h.model.script(func(_ context.Context, req agent.ModelRequest, _ func(agent.Delta) error) (agent.ModelReply, error) {
 		return agent.ModelReply{Blocks: []agent.Block{agent.Text("x")}, FinishReason: agent.FinishStop, Model: req.Model, Usage: used}, nil
 	})
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	v := h.callModel(ref.TurnID, 1)
 	require.NotNil(t, h.model.seen[0].Cache)
 	used.CostUSD = (20*10 + 80*1) / 1e6
 	require.Equal(t, used, v.Usage)
@@ -128,7 +122,6 @@ func TestCachedTokens(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, used, models[0].Verdict.Usage)
 	require.Equal(t, []agent.UsageEntry{{Epoch: 1, Model: "scripted-1", Usage: used}}, models[0].Calls, "the ledger")
-	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage})
-	require.NoError(t, err)
+	h.storeTurn(turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage})
 	require.Equal(t, int64(80), h.spy.finished[0].Output.Usage.CachedTokens)
 }

@@ -97,8 +97,8 @@ func TestObserver(t *testing.T) {
 		},
 		calls(toolCall("a", `{"n":1}`), agent.Block{Type: agent.BlockToolCall, ID: "b", Name: "unknown", Args: json.RawMessage(`{}`)}),
 		says("done"))
-	h.step(1)
-	h.step(1) // stored already
+	h.callModel("t1", 1)
+	h.callModel("t1", 1) // stored already
 	require.Equal(t, []string{
 		"CallModel reply scripted-1 1/1: 3 tokens, heard true, first true: away <nil>",
 		"CallModel reply scripted-1 1/2: 0 tokens, heard false, first false: <nil> <nil>",
@@ -115,8 +115,7 @@ func TestObserver(t *testing.T) {
 	for range 3 {
 		_, _ = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	}
-	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "b"})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "b"})
 	require.Equal(t, []string{
 		`CallTool lookup {"n":1} 1/1 child false refused false failed false: away`, "CallTool t1: away",
 		`CallTool lookup {"n":1} 1/2 child false refused false failed false: away`, "CallTool t1: away",
@@ -135,13 +134,12 @@ func TestObserver(t *testing.T) {
 	for _, e := range logged.All() {
 		require.Equal(t, "analyst@1", e.ContextMap()["agent_instance_id"], e.Message)
 	}
-	h.step(2)
+	h.callModel("t1", 2)
 	require.Equal(t, "CallModel reply scripted-1 2/1: 10 tokens, heard true, first false: <nil> <nil>", n.take()[0])
 
 	in := turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn}
 	for range 2 {
-		_, err = h.StoreTurn(t.Context(), in)
-		require.NoError(t, err)
+		h.storeTurn(in)
 	}
 	require.Equal(t, []string{"t1 ended completed <nil>", "StoreTurn t1: <nil>", "StoreTurn t1: <nil>"}, n.take())
 	require.Equal(t, []agent.Message{agent.UserText("hello")}, n.input)
@@ -159,10 +157,9 @@ func TestTraceOfAChild(t *testing.T) {
 	n := &observerNotes{carried: "00-trace"}
 	h := newDelegatingHarness(t, func(c *turns.Config) { c.Observer = n })
 	h.beginDelegation(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`)
-	child, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	child := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
 	n.carried = "00-other"
-	_, err = h.Begin(t.Context(), agent.TurnRequest{TurnID: child.Child, Context: agent.InvocationContext{Tenant: "acme"}},
+	_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: child.Child, Context: agent.InvocationContext{Tenant: "acme"}},
 		turns.BeginTurnInput{WorkflowID: child.Child.WorkflowID(), RunID: "r"})
 	require.NoError(t, err)
 	h.model.script(says("nine"))
@@ -176,7 +173,7 @@ func TestTraceOfAChild(t *testing.T) {
 	require.Equal(t, agent.TurnID("t1"), n.ended[0].Turn.Parent)
 	n.take()
 	for range 2 {
-		_, err = h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child.Child})
+		_, err := h.StoreChild(t.Context(), turns.StoreChildInput{TurnID: "t1", Step: 1, CallID: "a", Child: child.Child})
 		require.NoError(t, err)
 	}
 	require.Equal(t, []string{
@@ -194,8 +191,7 @@ func TestToolCallsAreLoggedRedacted(t *testing.T) {
 	h, in := beginWithCall(t, true, func(c *turns.Config) { c.Logger = logger })
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(
 		`{"note":"marigold-hunter2","password":"sesame","rows":"` + strings.Repeat("x", 20<<10) + `"}`)}, nil)
-	_, err = h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	h.callTool(in)
 	line := lineWith(t, out.String(), "tool call finished")
 	require.Contains(t, line, `"agent_instance_id":"analyst@1"`)
 	require.Contains(t, line, `"input":"{\"q\":1}"`)

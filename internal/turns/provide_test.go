@@ -26,12 +26,12 @@ func TestProvide(t *testing.T) {
 	h := newHarness(t, withMiddleware(&testMiddleware{wrap: redact}))
 	h.begin(agent.TurnRequest{TurnID: "t1", ClientTools: []agent.ClientTool{{Name: "pick"}}})
 	h.model.script(calls(agent.Block{Type: agent.BlockToolCall, ID: "a", Name: "pick", Args: json.RawMessage(`{"n":1}`)}))
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	v := h.callModel("t1", 1)
 	require.Equal(t, []agent.CallVerdict{{ID: "a", Name: "pick", Summary: "pick", Local: true, Client: true}}, v.Calls)
 	ask := turns.RequestApprovalInput{TurnID: "t1", Step: 1, Kind: agent.WaitClientTool, Calls: []turns.ApprovalCall{{ID: "a"}}}
 	var out turns.RequestApprovalResult
 	for range 2 { // the activity may be cut off and repeated
+		var err error
 		out, err = h.RequestApproval(t.Context(), ask)
 		require.NoError(t, err)
 	}
@@ -61,8 +61,7 @@ func TestProvide(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []agent.DecisionVerdict{want}, found.Verdicts)
 
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	step, _, err := h.store.ToolStep(t.Context(), agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"})
 	require.NoError(t, err)
 	require.NotNil(t, step)

@@ -23,8 +23,7 @@ func TestRefusedApprovals(t *testing.T) {
 			h := newHarness(t)
 			h.begin(attempt("job-7", session, 0))
 			h.model.script(calls(toolCall("a", `{"q":1}`)), calls(toolCall("b", `{"q":1}`)))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "job-7", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("job-7", 1)
 			require.Equal(t, &agent.Failure{
 				Type: "approval_required", Tool: "lookup", Step: "1",
 				Message: "the tool lookup needs the approval job-7.1.a, and this turn waits for nobody. " +
@@ -52,8 +51,7 @@ func TestRefusedApprovals(t *testing.T) {
 			require.Equal(t, agent.CodeConflict, agent.CodeOf(err))
 
 			h.begin(attempt("job-7-r1", session, 1))
-			v, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "job-7-r1", Step: 1})
-			require.NoError(t, err)
+			v = h.callModel("job-7-r1", 1)
 			require.Nil(t, v.Failure)
 			require.Equal(t, agent.GateNone, v.Calls[0].Gate, "it was approved before")
 		})
@@ -81,8 +79,7 @@ func TestApprovalList(t *testing.T) {
 			h.catalog.change(func(p *agent.Plan) { p.Tools[0].Approval = c.approval })
 			h.begin(agent.TurnRequest{TurnID: "t1", Approvals: c.policy})
 			h.model.script(calls(toolCall("a", `{}`)))
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-			require.NoError(t, err)
+			v := h.callModel("t1", 1)
 			require.Equal(t, c.gate, v.Calls[0].Gate)
 			require.Equal(t, c.refused, v.Failure != nil)
 		})
@@ -141,14 +138,11 @@ func TestJobErrorOfChild(t *testing.T) {
 		return agent.ToolResult{Failure: &agent.Failure{Type: "approval_required", Message: "child"}}, nil
 	}
 	for step := 1; step <= 2; step++ {
-		_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: step})
-		require.NoError(t, err)
+		h.callModel("t1", step)
 		if step == 1 {
-			_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-			require.NoError(t, err)
+			h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 		}
 	}
-	_, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.completeTurn("t1")
 	require.Equal(t, "approval_required", h.spy.finished[0].JobError.Type)
 }

@@ -28,10 +28,9 @@ func (o *inboxHarness) step(id agent.TurnID, step int, blocks ...agent.Block) {
 // end ends a turn with a status.
 func (o *inboxHarness) end(id agent.TurnID, status agent.TurnStatus) {
 	o.t.Helper()
-	t, err := o.store.Turn(o.t.Context(), id)
-	require.NoError(o.t, err)
+	t := o.turn(id)
 	out := agent.AgentStepOutput{TurnID: id, SessionID: t.Record.SessionID, Agent: t.Record.Agent, Status: status, StreamID: string(id), Blocks: []agent.Block{}}
-	_, err = o.store.Finish(o.t.Context(), agent.FinishRecord{
+	_, err := o.store.Finish(o.t.Context(), agent.FinishRecord{
 		TurnID: id, Tenant: t.Record.Tenant, SessionID: t.Record.SessionID, Output: out, Result: json.RawMessage(`{}`),
 		Events: []agent.Event{{Type: agent.EventStatus, Status: agent.TerminalStatus(status), Result: &out}},
 	})
@@ -41,9 +40,7 @@ func (o *inboxHarness) end(id agent.TurnID, status agent.TurnStatus) {
 // submitTurn submits a request as a caller with all rights in the tenant acme.
 func (o *inboxHarness) submitTurn(change func(*agent.TurnRequest)) agent.TurnID {
 	o.t.Helper()
-	r, err := o.Submit(o.t.Context(), agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(change)})
-	require.NoError(o.t, err)
-	return r.TurnID
+	return o.submit(agent.Envelope{Channel: "http", Principal: keyCaller("*"), Request: helloRequest(change)}).TurnID
 }
 
 func (o *inboxHarness) rerun(id agent.TurnID, who agent.Principal, r agent.RerunRequest) (agent.TurnState, error) {
@@ -54,8 +51,7 @@ func (o *inboxHarness) rerun(id agent.TurnID, who agent.Principal, r agent.Rerun
 	if err != nil {
 		return agent.TurnState{}, err
 	}
-	t, err := o.store.Turn(o.t.Context(), receipt.TurnID)
-	require.NoError(o.t, err)
+	t := o.turn(receipt.TurnID)
 	require.Equal(o.t, receipt.SessionID, t.Record.SessionID)
 	return t, nil
 }

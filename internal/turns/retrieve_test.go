@@ -54,8 +54,7 @@ func TestRetrieve(t *testing.T) {
 	h := asking(t)
 	h.model.script(says("Category: RETRIEVAL."), says(" what do the rules say? "), says("Be kind [1]. It says `[1]`."))
 	for range 2 {
-		v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-		require.NoError(t, err)
+		v := h.retrieve(turns.RetrieveInput{TurnID: "t1"})
 		require.Equal(t, agent.BranchRetrieval, v.Branch)
 		require.Equal(t, 2, v.Passages)
 		require.Equal(t, int64(200), v.Usage.InputTokens)
@@ -72,8 +71,7 @@ func TestRetrieve(t *testing.T) {
 		"classify", `classify {"branch":"retrieval"}`, "reformulate", `reformulate {"query":"what do the rules say?"}`, "retrieve",
 	}, steps(h.events("t1"))[:5])
 
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	system := h.model.seen[2].SystemPrompt()
 	require.Equal(t, "Answer from the context.", h.model.seen[2].System, "the passages are not part of the cached prompt")
 	require.Contains(t, system, "Answer from the context.")
@@ -107,14 +105,12 @@ func TestRetrieveBranches(t *testing.T) {
 			h := asking(t)
 			h.library.passages = nil
 			h.model.script(says(c.word), says("q"))
-			v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-			require.NoError(t, err)
+			v := h.retrieve(turns.RetrieveInput{TurnID: "t1"})
 			require.Equal(t, c.branch, v.Branch)
 			require.Equal(t, c.requests, v.Requests)
 			require.Len(t, h.library.asked, c.searches)
 			h.model.script(says("hi"))
-			_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-			require.NoError(t, err)
+			h.callModel("t1", 1)
 			require.Contains(t, h.model.seen[len(h.model.seen)-1].SystemPrompt(), c.system)
 		})
 	}
@@ -124,8 +120,7 @@ func TestRetrieveFails(t *testing.T) {
 	t.Run("the model", func(t *testing.T) {
 		h := asking(t)
 		h.model.script(fails(agent.Errorf(agent.CodeDenied, "", "no key")))
-		v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-		require.NoError(t, err)
+		v := h.retrieve(turns.RetrieveInput{TurnID: "t1"})
 		require.Equal(t, string(agent.CodeUnavailable), v.Failure.Type)
 		require.Contains(t, steps(h.events("t1"))[1], `"type":"unavailable"`)
 	})
@@ -140,8 +135,7 @@ func TestRetrieveFails(t *testing.T) {
 		h := asking(t)
 		h.library.err = agent.Errorf(agent.CodeNotFound, "", "gone")
 		h.model.script(says("retrieval"), says("q"))
-		v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-		require.NoError(t, err)
+		v := h.retrieve(turns.RetrieveInput{TurnID: "t1"})
 		require.Equal(t, string(agent.CodeNotFound), v.Failure.Type)
 	})
 	t.Run("cancelled", func(t *testing.T) {
@@ -163,8 +157,7 @@ func TestRetrieveFails(t *testing.T) {
 		h := asking(t)
 		stopped := make(chan struct{})
 		h.model.script(hangs("ret", stopped))
-		v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1", BudgetMS: 50})
-		require.NoError(t, err)
+		v := h.retrieve(turns.RetrieveInput{TurnID: "t1", BudgetMS: 50})
 		require.True(t, v.OutOfTime)
 		<-stopped
 	})
@@ -178,8 +171,7 @@ func TestHooksSeeTheQuestionFirst(t *testing.T) {
 	})
 	h.begin(agent.TurnRequest{TurnID: "t1", Message: "write to bob@example.com"})
 	h.model.script(says("conversational"))
-	_, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1"})
-	require.NoError(t, err)
+	h.retrieve(turns.RetrieveInput{TurnID: "t1"})
 	require.NotContains(t, agent.Normalize(h.model.seen[0].Messages[0].Blocks), "bob@")
 	for _, e := range h.events("t1") {
 		require.NotContains(t, string(e.Input), "bob@")
@@ -214,8 +206,7 @@ func TestPreparationWaitsForTheProvider(t *testing.T) {
 		{turns.RetrieveInput{TurnID: "t1"}, []modelStep{refused}, 0, "next try in 20s"},
 	} {
 		h.model.script(c.script...)
-		v, err := h.Retrieve(t.Context(), c.in)
-		require.NoError(t, err)
+		v := h.retrieve(c.in)
 		require.Equal(t, "unavailable", v.Failure.Type)
 		require.Equal(t, c.retryIn, v.RetryInMS)
 		reason := ""
@@ -227,8 +218,7 @@ func TestPreparationWaitsForTheProvider(t *testing.T) {
 		require.Contains(t, reason, c.reason)
 	}
 	h.model.script(says("retrieval"), says("what do the rules say?"))
-	v, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: "t1", PausedMS: 25_000})
-	require.NoError(t, err)
+	v := h.retrieve(turns.RetrieveInput{TurnID: "t1", PausedMS: 25_000})
 	require.Nil(t, v.Failure)
 	require.Equal(t, 2, v.Passages)
 }

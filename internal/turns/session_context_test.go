@@ -43,10 +43,8 @@ func (h *harness) runTurn(req agent.TurnRequest) agent.ModelRequest {
 	h.t.Helper()
 	ref := h.begin(req)
 	h.model.script(says("yes"))
-	_, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(h.t, err)
-	_, err = h.StoreTurn(h.t.Context(), turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(h.t, err)
+	h.callModel(ref.TurnID, 1)
+	h.completeTurn(ref.TurnID)
 	return h.model.seen[len(h.model.seen)-1]
 }
 
@@ -56,14 +54,10 @@ func TestMultiTurn(t *testing.T) {
 	ref := h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1", Message: "fetch flights NYC to LAX"})
 	h.tool.call = returns(datasetResult(), nil)
 	h.model.script(calls(toolCall("a", `{"session_id":"s1","pipeline":[{"step":"http_request","url":"api.flights.com/search"}]}`)), says("two flights"))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
-	require.NoError(t, err)
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
-	require.NoError(t, err)
-	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
+	h.callTool(turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
+	h.callModel(ref.TurnID, 2)
+	h.completeTurn(ref.TurnID)
 
 	request := h.runTurn(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "now filter those under $500"})
 	last := request.Messages[len(request.Messages)-1]
@@ -211,10 +205,8 @@ func TestPreparationHasNoSessionContext(t *testing.T) {
 	h.has("s1", left("cas://sha256:aa", 50))
 	ref := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "what now?"})
 	h.model.script(says("conversational"), says("hello"))
-	_, err := h.Retrieve(t.Context(), turns.RetrieveInput{TurnID: ref.TurnID})
-	require.NoError(t, err)
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.retrieve(turns.RetrieveInput{TurnID: ref.TurnID})
+	h.callModel(ref.TurnID, 1)
 	asides := h.spy.asides[1:]
 	require.Len(t, asides, 2)
 	require.Empty(t, asides[0])

@@ -64,8 +64,7 @@ func TestStructuredAnswer(t *testing.T) {
 			})
 			ref := h.begin(agent.TurnRequest{TurnID: "t1", OutputSchema: json.RawMessage(capital)})
 			h.model.script(c.modelStep)
-			v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-			require.NoError(t, err)
+			v := h.callModel(ref.TurnID, 1)
 			require.Len(t, v.Calls, c.calls)
 			require.Equal(t, c.missed == "", v.Unstructured == "", v.Unstructured)
 			require.Contains(t, v.Unstructured, c.missed)
@@ -78,8 +77,7 @@ func TestStructuredAnswer(t *testing.T) {
 			require.NoError(t, err)
 			if c.missed != "" {
 				h.model.script(says("x"))
-				_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
-				require.NoError(t, err)
+				h.callModel(ref.TurnID, 2)
 				last := h.model.seen[1].Messages
 				require.Equal(t, agent.RoleUser, last[len(last)-1].Role, "the model gets the reason")
 				require.Contains(t, agent.Normalize(last[len(last)-1].Blocks), c.missed)
@@ -115,10 +113,8 @@ func TestPlansOutputSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, out.Rules.StructuredTries)
 	h.model.script(calls(structured(`{"city":"Bern"}`)))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
-	stored, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
+	stored := h.completeTurn("t1")
 	require.True(t, stored.Structured)
 	require.JSONEq(t, `{"city":"Bern"}`, stored.Output)
 }
@@ -127,8 +123,7 @@ func TestClosingWords(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(toolCall("a", `{}`)))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	in := turns.StoreTurnInput{
 		TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopModelCalls, Closing: "Model call limit reached.", Step: 2,
 	}
@@ -151,13 +146,10 @@ func TestStoringTwice(t *testing.T) {
 	h := newHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("plain words"))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	in := turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn}
-	first, err := h.StoreTurn(t.Context(), in)
-	require.NoError(t, err)
-	again, err := h.StoreTurn(t.Context(), in)
-	require.NoError(t, err)
+	first := h.storeTurn(in)
+	again := h.storeTurn(in)
 	require.Equal(t, first, again)
 	require.False(t, again.Structured)
 }

@@ -26,28 +26,26 @@ func TestToolsThatTheCallerMayUse(t *testing.T) {
 	}
 	h.begin(agent.TurnRequest{TurnID: "t1", Limits: &agent.Limits{Tools: []string{"po*", "lookup"}}})
 	h.model.script(calls(call("a", "ping"), call("b", "pong")), says("done"))
-	v := h.step(1)
+	v := h.callModel("t1", 1)
 	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[0]))
 	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate), "a call that does not run needs no approval")
 	for _, process := range []*turns.Turns{h.Turns, h.process()} {
 		h.Turns = process
 		for id, refused := range map[agent.CallID]bool{"a": true, "b": false} {
-			verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: id})
-			require.NoError(t, err)
+			verdict := h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: id})
 			require.Equal(t, refused, verdict.Failed)
 		}
 	}
 	require.Equal(t, 1, h.tool.count)
 	require.Equal(t, []string{"lookup", "pong"}, told)
-	h.step(2)
+	h.callModel("t1", 2)
 	answers := h.model.seen[1].Messages[2].Blocks
 	require.Contains(t, string(answers[0].Output), "ping: not granted in toolkit")
 	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[1]))
 
 	h.begin(agent.TurnRequest{TurnID: "t2"})
 	h.model.script(says("hello"))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t2", 1)
 	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[2]), "the shared plan is not changed")
 }
 
@@ -57,7 +55,7 @@ func TestNoTools(t *testing.T) {
 	h.begin(agent.TurnRequest{TurnID: "t1", Limits: &agent.Limits{Tools: []string{}}})
 	h.Turns = h.process()
 	h.model.script(says("hello"))
-	h.step(1)
+	h.callModel("t1", 1)
 	require.Empty(t, h.model.seen[0].Tools)
 }
 
@@ -69,12 +67,10 @@ func TestChildrenHaveNoMoreTools(t *testing.T) {
 		Type: agent.BlockToolCall, ID: "a", Name: "delegate_to_agent",
 		Args: json.RawMessage(`{"agent_type":"langchain_agent","inputs":{"message":"count the stars"}}`),
 	}))
-	v := h.step(1)
+	v := h.callModel("t1", 1)
 	require.True(t, v.Calls[0].Child)
-	out, err := h.BeginChild(t.Context(), turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
-	child, err := h.store.Turn(t.Context(), out.Child)
-	require.NoError(t, err)
+	out := h.beginChild(turns.BeginChildInput{TurnID: "t1", Step: 1, CallID: "a"})
+	child := h.turn(out.Child)
 	require.Equal(t, []string{"delegate_*", "look"}, child.Record.Limits.Tools)
 	begun, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: out.Child}, turns.BeginTurnInput{WorkflowID: out.Child.WorkflowID(), RunID: "r"})
 	require.NoError(t, err)
@@ -100,6 +96,6 @@ func TestJoiningChangesNoFacts(t *testing.T) {
 		}
 	}
 	h.model.script(says("hello"))
-	h.step(1)
+	h.callModel("t1", 1)
 	require.Empty(t, h.model.seen[0].Tools)
 }

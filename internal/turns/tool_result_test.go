@@ -47,8 +47,7 @@ func TestDataset(t *testing.T) {
 		require.Equal(t, 2000, inv.InlineBytes)
 		return datasetResult(), nil
 	}
-	v, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	v := h.callTool(in)
 	require.Equal(t, agent.ToolVerdict{ID: "a"}, v, "the history does not have it")
 	step, want := h.result(), datasetResult()
 	require.Equal(t, want.Dataset, step.Dataset)
@@ -105,13 +104,11 @@ func TestDatasetShapes(t *testing.T) {
 		blocks = append(blocks, toolCall(name, `{}`))
 	}
 	h.model.script(calls(blocks...))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			h.tool.call = returns(c.result, nil)
-			v, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: agent.CallID(name)})
-			require.NoError(t, err)
+			v := h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: agent.CallID(name)})
 			step := h.spy.tools[agent.StepKey{TurnID: "t1", Step: 1, CallID: agent.CallID(name)}]
 			require.JSONEq(t, c.output, string(step.Result.Output))
 			require.Equal(t, c.preview, string(step.Preview))
@@ -129,16 +126,14 @@ func TestDescriptionIsBounded(t *testing.T) {
 	h.tool.call = returns(datasetResult(func(r *agent.ToolResult) {
 		r.Dataset.Fields = append([]agent.DatasetField{{Name: strings.Repeat("n", 300)}}, make([]agent.DatasetField, 90)...)
 	}), nil)
-	_, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	h.callTool(in)
 	require.Equal(t, make([]agent.DatasetField, 50), h.spy.tools[agent.StepKey{TurnID: "t1", Step: 1, CallID: "a"}].Dataset.Fields)
 }
 
 // finishTurn ends the turn t1 and returns its stored result.
 func (h *harness) finishTurn() (turns.StoreTurnResult, agent.FinishRecord) {
 	h.t.Helper()
-	out, err := h.StoreTurn(h.t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(h.t, err)
+	out := h.completeTurn("t1")
 	return out, h.spy.finished[len(h.spy.finished)-1]
 }
 
@@ -153,8 +148,7 @@ func TestResultOfADataset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, in := beginWithCall(t, true)
 			h.tool.call = returns(datasetResult(func(r *agent.ToolResult) { r.Data = json.RawMessage(c.data) }), nil)
-			_, err := h.CallTool(t.Context(), in)
-			require.NoError(t, err)
+			h.callTool(in)
 			out, record := h.finishTurn()
 			require.Equal(t, c.data, string(record.Result), "only the rows")
 			require.Equal(t, c.cas, record.CASID)
@@ -182,8 +176,7 @@ func TestResultFetchesItsData(t *testing.T) {
 			ref, err := h.blobs.Put(t.Context(), "default", strings.NewReader(rows))
 			require.NoError(t, err)
 			h.tool.call = returns(datasetResult(func(r *agent.ToolResult) { r.Data, r.Dataset.Ref = nil, ref }), nil)
-			_, err = h.CallTool(t.Context(), in)
-			require.NoError(t, err)
+			h.callTool(in)
 			_, record := h.finishTurn()
 			require.JSONEq(t, `{"output":"No output from agent.","blocks":[],"data_ref":"`+ref+`"}`, string(record.Answer))
 			if c.inline {
@@ -207,11 +200,9 @@ func (bucketBlobs) S3Ref(tenant, ref string) string { return "s3://bucket/" + te
 func TestLargeAnswer(t *testing.T) {
 	h, in := beginWithCall(t, true, func(c *turns.Config) { c.MaxInlineBytes = 300 })
 	h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`1`)}, nil)
-	_, err := h.CallTool(t.Context(), in)
-	require.NoError(t, err)
+	h.callTool(in)
 	h.model.script(says(strings.Repeat("word ", 100)))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
-	require.NoError(t, err)
+	h.callModel("t1", 2)
 	_, record := h.finishTurn()
 	require.Nil(t, record.Result)
 	require.Nil(t, record.Answer)

@@ -35,13 +35,6 @@ func (h *harness) list(names ...string) {
 	}
 }
 
-func (h *harness) step(step int) agent.ModelVerdict {
-	h.t.Helper()
-	v, err := h.CallModel(h.t.Context(), turns.CallModelInput{TurnID: "t1", Step: step})
-	require.NoError(h.t, err)
-	return v
-}
-
 func offeredNames(req agent.ModelRequest) []string {
 	var names []string
 	for _, t := range req.Tools {
@@ -59,7 +52,7 @@ func TestTurnKeepsItsTools(t *testing.T) {
 	h := newSourceHarness(t, "ping", "pong", "lookup")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "ping")), says("done"), says("hello"))
-	v := h.step(1)
+	v := h.callModel("t1", 1)
 	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[0]), "a tool of the plan hides one of the source")
 	require.Equal(t, agent.GateNone, gateName(v.Calls[0].Gate))
 	require.True(t, v.Calls[0].Local)
@@ -67,16 +60,14 @@ func TestTurnKeepsItsTools(t *testing.T) {
 	h.list("other")
 	h.Turns = h.process() // which has to read the stored tools
 	h.tool.call = answers(`{"pong":true}`)
-	verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	verdict := h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.False(t, verdict.Failed)
-	h.step(2)
+	h.callModel("t1", 2)
 	require.Equal(t, []string{"lookup", "ping", "pong"}, offeredNames(h.model.seen[1]))
 	require.Equal(t, 1, h.tool.asked, "once a turn")
 
 	h.begin(agent.TurnRequest{TurnID: "t2"})
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t2", 1)
 	require.Equal(t, []string{"lookup", "other"}, offeredNames(h.model.seen[2]))
 }
 
@@ -93,12 +84,11 @@ func TestSourceIsAway(t *testing.T) {
 	h.tool.listFault = errors.New("connection refused")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "ping")), says("done"))
-	h.step(1)
+	h.callModel("t1", 1)
 	h.tool.listFault = nil
-	verdict, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	verdict := h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.True(t, verdict.Failed, "it is not granted")
-	h.step(2)
+	h.callModel("t1", 2)
 	var told []string
 	for _, e := range h.events("t1") {
 		if e.Type == agent.EventStatus && e.Reason != "" {
@@ -117,7 +107,7 @@ func TestSourcesWithoutToolsCostNothing(t *testing.T) {
 	h := newSourceHarness(t)
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
-	h.step(1)
+	h.callModel("t1", 1)
 	_, kept, err := h.store.TurnTools(t.Context(), "t1")
 	require.NoError(t, err)
 	require.False(t, kept)
@@ -129,7 +119,7 @@ func TestBindingKeepsNames(t *testing.T) {
 	h.catalog.change(func(p *agent.Plan) { p.Sources[0].Only = []string{"pong"} })
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
-	h.step(1)
+	h.callModel("t1", 1)
 	require.Equal(t, []string{"lookup", "pong"}, offeredNames(h.model.seen[0]))
 }
 
@@ -151,16 +141,14 @@ func TestDeferredTools(t *testing.T) {
 	h.begin(agent.TurnRequest{TurnID: "t1", SessionID: "s1"})
 	h.model.script(calls(call("a", "lookup")), calls(call("b", "alpha")), says("done"), says("again"))
 	h.tool.call = answers(`{"tools":[{"name":"gamma"},{"name":"alpha"},{"name":"unknown"}]}`)
-	h.step(1)
+	h.callModel("t1", 1)
 	require.Equal(t, []string{"lookup", "plain"}, offeredNames(h.model.seen[0]))
-	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
-	h.step(2)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
+	h.callModel("t1", 2)
 	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[1]))
 	h.tool.call = answers(`{"tools":[{"name":"beta"}]}`) // the result of a tool that reveals none
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 2, CallID: "b"})
-	require.NoError(t, err)
-	h.step(3)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 2, CallID: "b"})
+	h.callModel("t1", 3)
 	require.Equal(t, []string{"lookup", "plain", "gamma", "alpha"}, offeredNames(h.model.seen[2]))
 }
 
@@ -169,7 +157,7 @@ func TestToolsOfATurnAreTold(t *testing.T) {
 	h := newSourceHarness(t, "ping")
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(call("a", "lookup")))
-	h.step(1)
+	h.callModel("t1", 1)
 	var names []string
 	h.tool.call = func(ctx context.Context, inv agent.Invocation, _ agent.ToolCall) (agent.ToolResult, error) {
 		tools, err := inv.Toolset(ctx)
@@ -178,8 +166,7 @@ func TestToolsOfATurnAreTold(t *testing.T) {
 		}
 		return agent.ToolResult{Output: json.RawMessage(`{}`)}, err
 	}
-	_, err := h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
-	require.NoError(t, err)
+	h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: "a"})
 	require.Equal(t, []string{"lookup", "ping"}, names)
 }
 
@@ -209,7 +196,7 @@ func TestManyDeferredTools(t *testing.T) {
 	})
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(says("done"))
-	h.step(1)
+	h.callModel("t1", 1)
 	require.Equal(t, []string{"search_tools"}, offeredNames(h.model.seen[0]))
 	raw, err := json.Marshal(h.model.seen[0].Tools)
 	require.NoError(t, err)

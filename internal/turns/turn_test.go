@@ -199,8 +199,7 @@ func TestKeyOfAnotherRequestIsRefused(t *testing.T) {
 	}
 	first := begin(`{"message":"x","idempotency_key":"k"}`)
 	require.Equal(t, turns.VerdictReady, first.Verdict)
-	_, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: first.Turn.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.completeTurn(first.Turn.TurnID)
 	require.Equal(t, turns.VerdictDuplicate, begin(`{"message":"x","idempotency_key":"k"}`).Verdict)
 	for _, other := range []string{`"message":"y"`, `"message":"x","agent":"other"`, `"message":"x","limits":{"tokens":5}`} {
 		out := begin(`{"idempotency_key":"k",` + other + `}`)
@@ -235,16 +234,12 @@ func TestWholeTurn(t *testing.T) {
 		Output: json.RawMessage(`{"rows":[1,2]}`), Data: json.RawMessage(`[1,2]`), Preview: json.RawMessage(`{"type":"dataset","row_count":2,"sample":[1,2]}`),
 	}, nil)
 	h.model.script(calls(toolCall("a", `{}`)), says("two rows"))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
-	_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
-	require.NoError(t, err)
-	v, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 2})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
+	h.callTool(turns.CallToolInput{TurnID: ref.TurnID, Step: 1, CallID: "a"})
+	v := h.callModel(ref.TurnID, 2)
 
 	in := turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn, Usage: v.Usage, Model: v.Model, ElapsedMS: 12}
-	out, err := h.StoreTurn(t.Context(), in)
-	require.NoError(t, err)
+	out := h.storeTurn(in)
 	require.Equal(t, "two rows", out.Output)
 	require.True(t, out.Plain)
 	require.Nil(t, out.Blocks, "the history does not have the text twice")
@@ -252,8 +247,7 @@ func TestWholeTurn(t *testing.T) {
 	require.JSONEq(t, `{"type":"dataset","row_count":2,"sample":[1,2]}`, string(out.ResultPreview))
 	require.True(t, strings.HasPrefix(out.ResultRef, "artifact://"))
 
-	repeated, err := h.StoreTurn(t.Context(), in)
-	require.NoError(t, err)
+	repeated := h.storeTurn(in)
 	require.Nil(t, repeated.Final, "the workflow knows what is stored")
 	for what, change := range map[string]func(*turns.StoreTurnInput){
 		"another end":        func(in *turns.StoreTurnInput) { in.Status, in.Stop = agent.TurnFailed, agent.StopTerminated },
@@ -286,8 +280,7 @@ func TestWholeTurn(t *testing.T) {
 
 	next := h.begin(agent.TurnRequest{TurnID: "t2", SessionID: "s1", Message: "and now?"})
 	h.model.script(says("."))
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: next.TurnID, Step: 1})
-	require.NoError(t, err)
+	h.callModel(next.TurnID, 1)
 	prompt := h.model.seen[2].Messages
 	require.Len(t, prompt, 5, "user, assistant with the call, tool, assistant, user")
 	require.Equal(t, agent.UserText("and now?"), prompt[4])
@@ -299,16 +292,13 @@ func TestTerminatedTurnKeepsItsBill(t *testing.T) {
 	h.begin(agent.TurnRequest{TurnID: "t1"})
 	h.model.script(calls(toolCall("a", `{}`)), says("so far"), says("of the child"))
 	for step := range 2 {
-		_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: step + 1})
-		require.NoError(t, err)
+		h.callModel("t1", step+1)
 	}
 	_, err := h.Begin(t.Context(), agent.TurnRequest{TurnID: "t2", Message: "help"}, turns.BeginTurnInput{WorkflowID: "turn/t2", RunID: "r", Parent: "t1"})
 	require.NoError(t, err)
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t2", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t2", 1)
 	require.NoError(t, h.Terminate(t.Context(), "t1"))
-	ended, err := h.store.Turn(t.Context(), "t1")
-	require.NoError(t, err)
+	ended := h.turn("t1")
 	out := ended.Output
 	require.Equal(t, agent.StopTerminated, out.StopReason)
 	require.Equal(t, int64(20), out.Usage.OutputTokens)
@@ -324,10 +314,8 @@ func TestLongOutputIsCappedInHistoryAlone(t *testing.T) {
 	ref := h.begin(agent.TurnRequest{TurnID: "t1"})
 	long := strings.Repeat("many words ", 4000)
 	h.model.script(says(long))
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: ref.TurnID, Step: 1})
-	require.NoError(t, err)
-	out, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.callModel(ref.TurnID, 1)
+	out := h.completeTurn(ref.TurnID)
 	require.LessOrEqual(t, len(out.Output), 1024)
 	require.Empty(t, out.Blocks)
 	row, err := h.store.Result(t.Context(), "default", out.ResultRef)
@@ -345,17 +333,13 @@ func TestStepsInTheAnswer(t *testing.T) {
 	long := strings.Repeat("x", 30<<10) // below what is moved to the blob store
 	h.model.script(calls(toolCall("d", `{"q":1}`), toolCall("b", `{"q":2}`), toolCall("c", `{"q":3}`), toolCall("a", `{"q":4}`)), says("done"))
 	h.begin(agent.TurnRequest{TurnID: "t1"})
-	_, err := h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 1})
-	require.NoError(t, err)
+	h.callModel("t1", 1)
 	for id, answer := range map[agent.CallID]string{"d": "short", "b": long, "c": long, "a": long} {
 		h.tool.call = returns(agent.ToolResult{Output: json.RawMessage(`"` + answer + `"`)}, nil)
-		_, err = h.CallTool(t.Context(), turns.CallToolInput{TurnID: "t1", Step: 1, CallID: id})
-		require.NoError(t, err)
+		h.callTool(turns.CallToolInput{TurnID: "t1", Step: 1, CallID: id})
 	}
-	_, err = h.CallModel(t.Context(), turns.CallModelInput{TurnID: "t1", Step: 2})
-	require.NoError(t, err)
-	out, err := h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: "t1", Status: agent.TurnCompleted, Stop: agent.StopEndTurn})
-	require.NoError(t, err)
+	h.callModel("t1", 2)
+	out := h.completeTurn("t1")
 	events := h.events("t1")
 	steps := events[len(events)-1].Result.ToolCalls
 	require.Len(t, steps, 4)
@@ -389,8 +373,7 @@ func TestBusySession(t *testing.T) {
 	require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err), "the queue is full")
 
 	ref := turns.TurnRef{TurnID: "t1", Tenant: "default", SessionID: "s1"}
-	_, err = h.StoreTurn(t.Context(), turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
-	require.NoError(t, err)
+	h.storeTurn(turns.StoreTurnInput{TurnID: ref.TurnID, Status: agent.TurnCancelled, Stop: agent.StopCancelled})
 	require.Equal(t, []string{"turn/t3"}, h.runs.ready, "the next turn is signalled")
 	out, err = ask("t3", agent.OnBusyInterrupt)
 	require.NoError(t, err)

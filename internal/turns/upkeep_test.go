@@ -24,9 +24,7 @@ func (o *inboxHarness) ageTurn(id agent.TurnID) {
 func (o *inboxHarness) startStranded(id agent.TurnID) agent.TurnState {
 	o.t.Helper()
 	require.NoError(o.t, o.StartStranded(o.t.Context()))
-	turn, err := o.store.Turn(o.t.Context(), id)
-	require.NoError(o.t, err)
-	return turn
+	return o.turn(id)
 }
 
 // TestUnknownStart: a recorded turn is accepted, even if its start fails. Upkeep starts it, and a repeated request joins it.
@@ -46,8 +44,7 @@ func TestUnknownStart(t *testing.T) {
 			o := newInboxHarness(t)
 			c.fault(o)
 			e := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey, r.SessionID = "k", c.session })}
-			receipt, err := o.Submit(t.Context(), e)
-			require.NoError(t, err)
+			receipt := o.submit(e)
 			require.True(t, receipt.StartUnknown)
 			id := receipt.TurnID
 			turn, err := o.store.Turn(t.Context(), id)
@@ -63,8 +60,7 @@ func TestUnknownStart(t *testing.T) {
 			request, started := o.input(id)
 			require.True(t, started)
 			require.Empty(t, request.Message, "the turn is started by its id")
-			again, err := o.Submit(t.Context(), e)
-			require.NoError(t, err)
+			again := o.submit(e)
 			require.True(t, again.Joined)
 			require.False(t, again.StartUnknown)
 			require.Len(t, o.started, 1)
@@ -134,25 +130,21 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 	t.Run("the log failed", func(t *testing.T) {
 		o := newInboxHarness(t)
 		o.failingWrites = 1
-		receipt, err := o.Submit(t.Context(), e)
-		require.NoError(t, err)
+		receipt := o.submit(e)
 		_, started := o.input(receipt.TurnID)
 		require.True(t, started)
-		turn, err := o.store.Turn(t.Context(), receipt.TurnID)
-		require.NoError(t, err)
+		turn := o.turn(receipt.TurnID)
 		require.Equal(t, agent.ModeDurable, turn.Record.Mode)
 		require.Equal(t, agent.FallbackTrouble, turn.Record.Fallback)
 	})
 	t.Run("and Temporal too", func(t *testing.T) {
 		o := newInboxHarness(t)
 		o.failingWrites, o.temporalErr = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
-		receipt, err := o.Submit(t.Context(), e)
-		require.NoError(t, err)
+		receipt := o.submit(e)
 		require.True(t, receipt.StartUnknown)
 		o.temporalErr = nil
 		o.ageTurn(receipt.TurnID)
-		again, err := o.Submit(t.Context(), e)
-		require.NoError(t, err)
+		again := o.submit(e)
 		require.Equal(t, receipt.TurnID, again.TurnID)
 		_, started := o.input(receipt.TurnID)
 		require.True(t, started, "the repeated request starts it")
@@ -163,8 +155,7 @@ func TestDirectTurnThatDidNotBegin(t *testing.T) {
 	t.Run("nobody asks again", func(t *testing.T) {
 		o := newInboxHarness(t)
 		o.failingWrites, o.temporalErr = 1, agent.Errorf(agent.CodeUnavailable, "", "away")
-		receipt, err := o.Submit(t.Context(), e)
-		require.NoError(t, err)
+		receipt := o.submit(e)
 		o.temporalErr = nil
 		o.ageTurn(receipt.TurnID)
 		turn := o.startStranded(receipt.TurnID)
@@ -180,14 +171,14 @@ func TestOverload(t *testing.T) {
 	capacity := admission.NewCapacity(1) // turns do not begin meanwhile
 	o := newInboxHarness(t, func(_ *inboxHarness, c *turns.InboxConfig) { c.Capacity = capacity })
 	keyed := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.IdempotencyKey = "k" })}
-	first, err := o.Submit(t.Context(), keyed)
-	require.NoError(t, err)
+	first := o.submit(keyed)
+	var err error
 	for err == nil {
 		_, err = capacity.Enter(t.Context())
 	}
 	places := o.places()
 	for _, mode := range []agent.Mode{agent.ModeDurable, agent.ModeDirect} {
-		_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
+		_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.Mode = "t2", mode })})
 		var refusal *agent.Error
 		require.ErrorAs(t, err, &refusal)
 		require.Equal(t, agent.CodeUnavailable, refusal.Code)
@@ -197,15 +188,14 @@ func TestOverload(t *testing.T) {
 	const refusals = 1000
 	began := time.Now()
 	for range refusals {
-		_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(nil)})
+		_, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(nil)})
 		require.Error(t, err)
 	}
 	require.Less(t, time.Since(began), refusals*5*time.Millisecond, "a refusal does not read the store")
 	require.Equal(t, places, o.places())
 	_, err = o.store.Turn(t.Context(), "t2")
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err))
-	again, err := o.Submit(t.Context(), keyed)
-	require.NoError(t, err)
+	again := o.submit(keyed)
 	require.Equal(t, first.TurnID, again.TurnID)
 	require.True(t, again.Joined)
 }
@@ -220,15 +210,13 @@ func TestNextInLineKeepsTheHolder(t *testing.T) {
 			require.NoError(t, err)
 			o.ageTurn("holder")
 			e := agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.TurnID, r.SessionID = "next", "s" })}
-			_, err = o.Submit(t.Context(), e)
-			require.NoError(t, err)
+			o.submit(e)
 			begun, err := o.acts.Begin(t.Context(), e.Request, turns.BeginTurnInput{WorkflowID: "turn/next", RunID: "r", Again: true})
 			require.NoError(t, err)
 			require.Equal(t, turns.VerdictBehind, begun.Verdict)
 			_, started := o.input("holder")
 			require.True(t, started)
-			holder, err := o.store.Turn(t.Context(), "holder")
-			require.NoError(t, err)
+			holder := o.turn("holder")
 			require.Nil(t, holder.Output)
 		})
 	}
@@ -239,8 +227,7 @@ func TestEndOrphan(t *testing.T) {
 	ended, err := o.acts.EndOrphan(t.Context(), "unheard-of")
 	require.NoError(t, err)
 	require.False(t, ended)
-	r, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
-	require.NoError(t, err)
+	r := o.submit(agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
 	ended, err = o.acts.EndOrphan(t.Context(), r.TurnID)
 	require.NoError(t, err)
 	require.False(t, ended, "its workflow runs")
@@ -254,12 +241,10 @@ func TestEndOrphan(t *testing.T) {
 // TestTerminatedTurnsHoldNoPlace: the next request finds out that the workflow of a turn is gone, and gets its place.
 func TestTerminatedTurnsHoldNoPlace(t *testing.T) {
 	o := newInboxHarness(t, bounded(t, 1))
-	first, err := o.Submit(t.Context(), agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
-	require.NoError(t, err)
+	first := o.submit(agent.Envelope{Request: helloRequest(func(r *agent.TurnRequest) { r.SessionID = "s" })})
 	o.mu.Lock()
 	o.closed[first.TurnID.WorkflowID()] = true
 	o.mu.Unlock()
-	_, err = o.Submit(t.Context(), agent.Envelope{Request: helloRequest(nil)})
-	require.NoError(t, err)
+	o.submit(agent.Envelope{Request: helloRequest(nil)})
 	require.Equal(t, agent.StopTerminated, o.waitForResult(first.TurnID).StopReason)
 }
