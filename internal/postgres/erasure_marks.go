@@ -124,12 +124,7 @@ func (s *ErasureStore) MarkErasure(ctx context.Context, tenant, id string) error
 		if _, err := tx.Exec(ctx, `UPDATE erasures SET round = round + 1 WHERE erasure_id = @id`, args); err != nil {
 			return err
 		}
-		for _, sql := range markStatements() {
-			if _, err := tx.Exec(ctx, sql, args); err != nil {
-				return err
-			}
-		}
-		return nil
+		return execAll(ctx, tx, markStatements(), args)
 	})
 }
 

@@ -148,12 +148,7 @@ func (s *ErasureStore) FinishErasure(ctx context.Context, tenant, id string) (er
 		}
 		args["status"], args["report"], args["digest"], args["finished"] = r.Status, text, digest, r.FinishedAt
 		args["dry"], args["action"], args["outcome"] = r.DryRun, erasure.ActionWrite, agent.AuditAllowed
-		for _, sql := range []string{endErasure, auditErasure, `DELETE FROM erasure_marks WHERE erasure_id = @id`} {
-			if _, err := tx.Exec(ctx, sql, args); err != nil {
-				return err
-			}
-		}
-		return nil
+		return execAll(ctx, tx, []string{endErasure, auditErasure, `DELETE FROM erasure_marks WHERE erasure_id = @id`}, args)
 	})
 	if err != nil && agent.CodeOf(err) != agent.CodeConflict {
 		return erasure.Erasure{}, err

@@ -91,12 +91,7 @@ func migrateVectors(ctx context.Context, conn *pgx.Conn) error {
 		return err
 	}
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		for _, sql := range []string{lockVectors, createVectors, createTable} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
-		return nil
+		return execAll(ctx, tx, []string{lockVectors, createVectors, createTable})
 	})
 	if _, isRefused := errors.AsType[*pgconn.PgError](err); isRefused {
 		return nil // most likely the role lacks the privilege

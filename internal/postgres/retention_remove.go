@@ -22,22 +22,14 @@ UPDATE streams SET swept = true WHERE stream_id = ANY ($1) AND closed_at IS NOT 
 
 // removeEvents removes the events of the turns. It keeps the rows of their streams, so that followers see a gap and producers a closed stream.
 func (r *removal) removeEvents(ctx context.Context, _ *retention.Sweep, c *chosenTurns) error {
-	if err := r.exec(ctx, c.turns, lockStreams, hideEvents); err != nil {
+	if err := execAll(ctx, r.tx, []string{lockStreams, hideEvents}, c.turns); err != nil {
 		return err
 	}
 	if err := r.deleteFrom(ctx, []string{"events", "stream_producers"}, "stream_id = ANY ($2)", c.turns); err != nil {
 		return err
 	}
-	return r.exec(ctx, c.turns, markStreams)
-}
-
-func (r *removal) exec(ctx context.Context, ids []string, statements ...string) error {
-	for _, sql := range statements {
-		if _, err := r.tx.Exec(ctx, sql, ids); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := r.tx.Exec(ctx, markStreams, c.turns)
+	return err
 }
 
 // readInactive returns those of the sessions $2 whose newest turn also ended before the time $3.
