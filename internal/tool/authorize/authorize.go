@@ -41,11 +41,11 @@ func New(cfg Config) (*Authoriser, error) {
 	return &Authoriser{secrets: cfg.Secrets, tokens: newTokenSource(cfg.HTTP)}, nil
 }
 
-// Authorise adds credentials to the headers or the query of a request, and tells [egress] in its context what to protect. The request
-// does not change if no profile fits, or if there is an error.
+// Authorise adds the credentials of the first profile that fits to the headers or the query of a request, and tells [egress] in the request's
+// context what to protect. The request does not change if no profile fits, or if there is an error.
 //
-// Errors are [agent.Error] values: denied if there is no secret or token, or it would go unencrypted; unavailable if the token endpoint
-// is; the context's own.
+// Errors are [agent.Error] values: [agent.CodeDenied] if there is no secret or token, or if it would be sent unencrypted,
+// [agent.CodeUnavailable] if the token endpoint is unavailable, or the context's error.
 func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
 	p, err := profileFor(req, profiles)
 	if p == nil || err != nil {
@@ -58,28 +58,28 @@ func (a *Authoriser) Authorise(req *http.Request, profiles []agent.PlanAuth) err
 func profileFor(req *http.Request, profiles []agent.PlanAuth) (*agent.PlanAuth, error) {
 	for i := range profiles {
 		p := &profiles[i]
-		fits, withPort := egress.HostFits(p.Hosts, req.URL)
+		fits, namesPort := egress.HostFits(p.Hosts, req.URL)
 		if !fits {
 			continue
 		}
-		if !mayCarryCredentials(req.URL, withPort) {
+		if !mayCarryCredentials(req.URL, namesPort) {
 			return nil, deniedError(p, "is for https alone, and the URL is http")
 		}
 		return p, nil
 	}
-	return nil, nil //nolint:nilnil // no profile is no fault
+	return nil, nil //nolint:nilnil // a request needs no profile
 }
 
-// mayCarryCredentials reports whether a request to a URL may carry credentials: over https, to this machine, or to a port that a rule
-// names.
-func mayCarryCredentials(u *url.URL, portNamed bool) bool {
+// mayCarryCredentials reports whether a request to a URL may carry credentials: it uses https, goes to this machine, or goes to a port that the
+// profile's hosts name.
+func mayCarryCredentials(u *url.URL, namesPort bool) bool {
 	switch u.Scheme {
 	case "https":
 		return true
 	case "http":
 		host := u.Hostname()
 		ip, err := netip.ParseAddr(host)
-		return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback() || portNamed && u.Port() != "443"
+		return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback() || namesPort && u.Port() != "443"
 	default:
 		return false
 	}
@@ -112,7 +112,7 @@ func (a *Authoriser) addCredentials(req *http.Request, p *agent.PlanAuth) error 
 	}
 }
 
-// addToken adds a token of the profile's token endpoint, for a resource (RFC 8707) if one is named.
+// addToken adds a token of the profile's token endpoint. If resource is not empty, the token is for that resource (RFC 8707).
 func (a *Authoriser) addToken(req *http.Request, p *agent.PlanAuth, resource string) error {
 	secret, err := a.secret(req.Context(), p, p.ClientSecret)
 	if err != nil {
@@ -184,18 +184,17 @@ func setHeader(req *http.Request, p *agent.PlanAuth, name, value string) error {
 	return nil
 }
 
-// markedKey is the context key of what earlier profiles have added to a request.
-type markedKey struct{}
+// credentialsKey is the context key of the credentials that a request has.
+type credentialsKey struct{}
 
-// markCredentials tells egress which credentials a request has. It changes the request in place, since its caller holds it. If a request
-// needs several profiles, everything that they add is protected.
+// markCredentials tells egress that a request has these credentials, besides those of earlier calls. It changes the request in place.
 func markCredentials(req *http.Request, c egress.Credentials) {
 	ctx := req.Context()
-	if before, ok := ctx.Value(markedKey{}).(egress.Credentials); ok {
-		c.Headers = slices.Concat(before.Headers, c.Headers)
-		c.Query = slices.Concat(before.Query, c.Query)
+	if earlier, ok := ctx.Value(credentialsKey{}).(egress.Credentials); ok {
+		c.Headers = slices.Concat(earlier.Headers, c.Headers)
+		c.Query = slices.Concat(earlier.Query, c.Query)
 	}
-	ctx = context.WithValue(ctx, markedKey{}, c)
+	ctx = context.WithValue(ctx, credentialsKey{}, c)
 	*req = *req.WithContext(egress.WithCredentials(ctx, c))
 }
 

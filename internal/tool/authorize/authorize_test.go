@@ -219,8 +219,8 @@ func TestToken(t *testing.T) {
 func TestTokenLife(t *testing.T) {
 	t.Parallel()
 	asked := time.Now()
-	require.Equal(t, asked.Add(time.Hour-margin), usableUntil(asked, time.Time{}), "one that says nothing of its end")
-	require.Equal(t, asked.Add(time.Hour-margin), usableUntil(asked, asked.Add(24*time.Hour)))
+	require.Equal(t, asked.Add(time.Hour-expiryMargin), usableUntil(asked, time.Time{}), "one that says nothing of its end")
+	require.Equal(t, asked.Add(time.Hour-expiryMargin), usableUntil(asked, asked.Add(24*time.Hour)))
 	require.Equal(t, asked.Add(9*time.Minute+30*time.Second), usableUntil(asked, asked.Add(10*time.Minute)))
 	require.Equal(t, asked.Add(9*time.Second), usableUntil(asked, asked.Add(10*time.Second)))
 }

@@ -23,23 +23,23 @@ const (
 	maxMetadata  = 256 << 10 // bytes of a metadata document
 	maxChallenge = 4 << 10   // bytes of the WWW-Authenticate headers
 	maxScopes    = 100
-	// rediscovery is the minimum time between two replacements of a refused token, for a server that refuses every token.
-	rediscovery = 30 * time.Second
+	// rediscoverAfter is the minimum time between two discoveries, for a server that refuses every token.
+	rediscoverAfter = 30 * time.Second
 )
 
 // scopeName matches the scopes that OAuth 2.0 allows.
 var scopeName = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`)
 
-// server authorises the requests to one MCP server. A profile with an issuer gets its token as the server's metadata says (RFC 9728, RFC
-// 8414), from that issuer and no other. It is safe for concurrent use.
+// server authorises the requests to one MCP server. For a profile with an issuer it discovers the token endpoint by the metadata of the server
+// and the issuer (RFC 9728, RFC 8414). It sends the client's secret to no other issuer. It is safe for concurrent use.
 type server struct {
 	auth     *Authoriser
-	endpoint *url.URL // what the token is for
+	endpoint *url.URL // of the MCP server
 
-	turn  chan struct{} // taken while the metadata is read
-	mu    sync.Mutex
-	grant *grant    // nil: not discovered yet
-	asked time.Time // when it was discovered
+	discovering  chan struct{} // holds an element during a discovery
+	mu           sync.Mutex
+	grant        *grant // nil: not discovered yet
+	discoveredAt time.Time
 }
 
 // grant says how to get a token for the server.
@@ -52,7 +52,7 @@ var _ tool.ServerAuth = (*server)(nil)
 
 // ForServer returns the authorisation of requests to one MCP server.
 func (a *Authoriser) ForServer(endpoint *url.URL) tool.ServerAuth {
-	return &server{auth: a, endpoint: endpoint, turn: make(chan struct{}, 1)}
+	return &server{auth: a, endpoint: endpoint, discovering: make(chan struct{}, 1)}
 }
 
 // Authorise is [Authoriser.Authorise], but a profile with an issuer adds nothing before its token endpoint is discovered.
@@ -74,7 +74,7 @@ func (s *server) Authorise(req *http.Request, profiles []agent.PlanAuth) error {
 func (s *server) discovered() (*grant, time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.grant, s.asked
+	return s.grant, s.discoveredAt
 }
 
 // Discover implements [tool.ServerAuth].
@@ -86,16 +86,16 @@ func (s *server) Discover(sent *http.Request, answer *http.Response, profiles []
 	ctx, cancel := context.WithTimeout(sent.Context(), fetchTimeout)
 	defer cancel()
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.discovering <- struct{}{}:
+		defer func() { <-s.discovering }()
 	case <-ctx.Done():
 		return false, agent.Interrupted(ctx, "authorise request")
 	}
-	if g, asked := s.discovered(); g != nil {
+	if g, at := s.discovered(); g != nil {
 		switch {
-		case sent.Header.Get("Authorization") == "": // it was sent before the discovery of another request
+		case sent.Header.Get("Authorization") == "": // it was sent before the grant was discovered
 			return true, nil
-		case s.auth.tokens.now().Sub(asked) < rediscovery:
+		case s.auth.tokens.now().Sub(at) < rediscoverAfter:
 			return false, nil
 		}
 		s.forgetToken(ctx, g)
@@ -106,18 +106,18 @@ func (s *server) Discover(sent *http.Request, answer *http.Response, profiles []
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.grant, s.asked = g, s.auth.tokens.now()
+	s.grant, s.discoveredAt = g, s.auth.tokens.now()
 	return true, nil
 }
 
-// forgetToken makes the next request fetch a new token.
+// forgetToken removes the token of a grant from the cache.
 func (s *server) forgetToken(ctx context.Context, g *grant) {
 	if secret, err := s.auth.secret(ctx, &g.profile, g.profile.ClientSecret); err == nil {
 		s.auth.tokens.cache.Remove(tokenKeyOf(&g.profile, g.resource, secret))
 	}
 }
 
-// discover reads the metadata of the server, then that of the issuer.
+// discover reads the metadata of the server and then of the issuer. header is that of the server's 401.
 func (s *server) discover(ctx context.Context, p *agent.PlanAuth, header http.Header) (*grant, error) {
 	metadata, scopes := challengeOf(header)
 	resource, err := s.protectedResource(ctx, p, metadata)
@@ -138,7 +138,7 @@ func (s *server) discover(ctx context.Context, p *agent.PlanAuth, header http.He
 	return g, nil
 }
 
-// challengeOf returns the address of the server's metadata and the scopes that a 401 names.
+// challengeOf returns the address of the server's metadata and the scopes in the headers of a 401.
 func challengeOf(header http.Header) (metadata string, scopes []string) {
 	var lines []string
 	size := 0
@@ -160,15 +160,15 @@ func challengeOf(header http.Header) (metadata string, scopes []string) {
 	return "", nil
 }
 
-// protectedResource reads the metadata of the server, at the address of its challenge or else at its well-known addresses.
+// protectedResource reads the metadata of the server at the given address or, if that is empty, at its well-known addresses.
 func (s *server) protectedResource(ctx context.Context, p *agent.PlanAuth, metadata string) (*oauthex.ProtectedResourceMetadata, error) {
 	candidates := []string{metadata}
 	if metadata == "" {
 		candidates = wellKnown(s.endpoint, "oauth-protected-resource")
 	}
-	for _, at := range candidates {
+	for _, address := range candidates {
 		var found oauthex.ProtectedResourceMetadata
-		exists, err := s.fetch(ctx, p, "the server's", at, &found)
+		exists, err := s.fetch(ctx, p, "the server's", address, &found)
 		switch {
 		case err != nil:
 			return nil, err
@@ -184,7 +184,7 @@ func (s *server) protectedResource(ctx context.Context, p *agent.PlanAuth, metad
 	return nil, deniedError(p, "got no token: the server wants one and has no metadata that says from where; give the profile a token_url")
 }
 
-// covers reports whether a resource is the server, or contains it.
+// covers reports whether the URL of a resource is that of the server, or of a folder that contains it.
 func (s *server) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || u.Scheme != s.endpoint.Scheme || !strings.EqualFold(u.Host, s.endpoint.Host) || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -205,9 +205,9 @@ func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, 
 	if path := strings.Trim(issuer.Path, "/"); path != "" {
 		candidates = append(candidates, issuer.Scheme+"://"+issuer.Host+"/"+path+"/.well-known/openid-configuration")
 	}
-	for _, at := range candidates {
+	for _, address := range candidates {
 		var found oauthex.AuthServerMeta
-		exists, err := s.fetch(ctx, p, "the issuer's", at, &found)
+		exists, err := s.fetch(ctx, p, "the issuer's", address, &found)
 		switch {
 		case err != nil:
 			return "", err
@@ -223,10 +223,10 @@ func (s *server) tokenEndpoint(ctx context.Context, p *agent.PlanAuth) (string, 
 	return "", deniedError(p, "got no token: its issuer %s has no metadata; give the profile a token_url", p.Issuer)
 }
 
-// sameIssuer compares two issuers; a slash at the end makes no difference.
+// sameIssuer reports whether two issuers are equal but for a slash at the end.
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// wellKnown lists the addresses of the metadata of a URL: with its path after the well-known part, then without it.
+// wellKnown returns the well-known addresses of a URL's metadata: first the one that ends in the URL's path, if it has one.
 func wellKnown(u *url.URL, name string) []string {
 	root := u.Scheme + "://" + u.Host + "/.well-known/" + name
 	if path := strings.Trim(u.EscapedPath(), "/"); path != "" {
@@ -235,12 +235,13 @@ func wellKnown(u *url.URL, name string) []string {
 	return []string{root}
 }
 
-// fetch reads a metadata document; exists is false if there is none. It follows no redirect, and quotes nothing of the document.
-func (s *server) fetch(ctx context.Context, p *agent.PlanAuth, whose, at string, into any) (exists bool, err error) {
+// fetch decodes the metadata document at an address into v. exists is false if there is none. It follows no redirects, and its errors do not
+// quote the document.
+func (s *server) fetch(ctx context.Context, p *agent.PlanAuth, whose, address string, v any) (exists bool, err error) {
 	fault := func(code agent.Code, format string, args ...any) (bool, error) {
 		return false, profileError(code, p, "got no token: "+whose+" metadata "+format, args...)
 	}
-	u, err := url.Parse(at)
+	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || !mayCarryCredentials(u, false) {
 		return fault(agent.CodeDenied, "is at no https URL")
 	}
@@ -275,7 +276,7 @@ func (s *server) fetch(ctx context.Context, p *agent.PlanAuth, whose, at string,
 		return fault(agent.CodeUnavailable, "broke off")
 	case len(raw) > maxMetadata:
 		return fault(agent.CodeDenied, "is larger than %d bytes", maxMetadata)
-	case json.Unmarshal(raw, into) != nil:
+	case json.Unmarshal(raw, v) != nil:
 		return fault(agent.CodeDenied, "is not the JSON that it should be")
 	}
 	return true, nil

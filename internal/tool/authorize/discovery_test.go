@@ -117,7 +117,7 @@ func TestDiscovery(t *testing.T) {
 	again, err = server.Discover(second, challenged(`Bearer`), profiles)
 	require.NoError(t, err)
 	require.False(t, again, "a new token is not replaced at once")
-	now = now.Add(rediscovery)
+	now = now.Add(rediscoverAfter)
 	again, err = server.Discover(second, challenged(`Bearer error="invalid_token", resource_metadata="`+s.URL+`/metadata", scope="a b"`), profiles)
 	require.NoError(t, err)
 	require.True(t, again)

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	maxTokens = 1_000
-	// maxAge is how long a token is cached at most, also one without an expiry, so that a revoked one is not used for longer.
+	maxTokens = 1_000 // in the cache
+	// maxAge is the maximum time for which a token is cached, so that a revoked token is not used for longer.
 	maxAge = time.Hour
-	// margin is how long before its expiry a token is not used any more, or a tenth of its life if that is less.
-	margin = 30 * time.Second
-	// fetchTimeout is the timeout of a request to a token endpoint, for which many requests may wait.
+	// expiryMargin is how long before its expiry a token is dropped; it is a tenth of the token's life if that is less.
+	expiryMargin = 30 * time.Second
+	// fetchTimeout is the timeout of a request for a token or for metadata.
 	fetchTimeout = 30 * time.Second
 )
 
@@ -34,13 +34,13 @@ const (
 type tokenKey [sha256.Size]byte
 
 type cachedToken struct {
-	header string // "Bearer …"
+	header string // the value of Authorization, such as "Bearer …"
 	until  time.Time
 }
 
 // tokenSource fetches and caches access tokens.
 type tokenSource struct {
-	http    *http.Client // nil: there is none
+	http    *http.Client // nil: requests are not allowed
 	cache   *lru.Cache[tokenKey, cachedToken]
 	flights singleflight.Group
 	now     func() time.Time
@@ -70,7 +70,7 @@ func (t *tokenSource) get(ctx context.Context, p *agent.PlanAuth, resource, secr
 		return e.header, nil
 	}
 	flight := t.flights.DoChan(string(k[:]), func() (any, error) {
-		// Others may wait for it longer than the request that asked first.
+		// Other requests may wait for the token after the first one has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 		defer cancel()
 		e, err := t.fetch(ctx, p, resource, secret)
@@ -103,28 +103,28 @@ func (t *tokenSource) fetch(ctx context.Context, p *agent.PlanAuth, resource, se
 		cfg.EndpointParams = url.Values{"resource": {resource}}
 	}
 	ctx = egress.WithCredentials(ctx, egress.Credentials{Headers: []string{"Authorization"}, Body: true})
-	asked := t.now()
+	start := t.now()
 	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.http))
 	if err != nil {
 		return cachedToken{}, tokenError(p, err)
 	}
-	return cachedToken{header: token.Type() + " " + token.AccessToken, until: usableUntil(asked, token.Expiry)}, nil
+	return cachedToken{header: token.Type() + " " + token.AccessToken, until: usableUntil(start, token.Expiry)}, nil
 }
 
-// usableUntil returns when a token is not used any more.
-func usableUntil(asked, expiry time.Time) time.Time {
+// usableUntil returns the time until which a token is used. It was requested at start; expiry may be zero.
+func usableUntil(start, expiry time.Time) time.Time {
 	life := maxAge
 	if !expiry.IsZero() {
-		life = min(life, expiry.Sub(asked))
+		life = min(life, expiry.Sub(start))
 	}
-	return asked.Add(life - min(margin, life/10))
+	return start.Add(life - min(expiryMargin, life/10))
 }
 
 // errorCode matches the error codes of OAuth 2.0, which hold no secrets.
 var errorCode = regexp.MustCompile(`^[a-z_]{1,40}$`)
 
-// tokenError returns denied for an endpoint that refuses and unavailable for one that is away. It does not quote the answer, since some
-// endpoints answer with what they were sent.
+// tokenError returns the error of a failed request for a token: [agent.CodeUnavailable] if a later one may succeed, else [agent.CodeDenied] or
+// the code of egress. It does not quote the answer, because some endpoints repeat the request in it.
 func tokenError(p *agent.PlanAuth, err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok && answer.Response != nil {
 		status, code := answer.Response.StatusCode, agent.CodeDenied
@@ -138,8 +138,8 @@ func tokenError(p *agent.PlanAuth, err error) error {
 		return profileError(code, p, "got no token: the token endpoint answered %d%s", status, detail)
 	}
 	code := agent.CodeUnavailable
-	if own, ok := errors.AsType[*agent.Error](err); ok {
-		code = own.Code
+	if e, ok := errors.AsType[*agent.Error](err); ok {
+		code = e.Code
 	}
 	return profileError(code, p, "got no token: the token endpoint cannot be asked, or its answer not be read")
 }

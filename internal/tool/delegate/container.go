@@ -13,17 +13,18 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Containers runs containers. The result says what a container did, also if it failed. An error of [agent.CodeInvalid],
-// [agent.CodeDenied] or [agent.CodeOverflow] refuses the request, and its Field is the member of [agent.Container] in snake case. The
-// runtime repeats a call after any other error; the same Key then means the same container.
+// Containers runs containers.
 type Containers interface {
 	Manifests
+	// Run runs a container and returns its result, also if the container failed. The error is [agent.CodeInvalid], [agent.CodeDenied] or
+	// [agent.CodeOverflow] if the request is refused; its Field is then the member of [agent.Container] in snake case. After any other error the
+	// runtime repeats the call, with the same Key for the same container.
 	Run(ctx context.Context, c agent.Container) (agent.ContainerResult, error)
-	// Status returns the state of a Job of the tenant. A Job that is not there is [agent.CodeNotFound].
+	// Status returns the state of a Job of the tenant. The error is [agent.CodeNotFound] if there is no such Job.
 	Status(ctx context.Context, tenant, job string) (agent.ContainerStatus, error)
 }
 
-// Manifests writes the manifests of containers. It sends nothing. Its errors are those of [Containers].
+// Manifests returns the manifests of containers without sending them. Its errors are those of [Containers].
 type Manifests interface {
 	Render(c agent.Container) (agent.ContainerManifest, error)
 }
@@ -69,9 +70,9 @@ func (a *arguments) parseContainer(image string, raw json.RawMessage) error {
 	}
 	a.container.Image, a.container.Input = image, a.inputs
 	var err error
-	switch interpreter := a.agentType == codeInterpreter; {
+	switch {
 	case isMissing(raw):
-	case interpreter:
+	case a.agentType == codeInterpreter:
 		err = decodeConfig(raw, &in.resources)
 	default:
 		err = decodeConfig(raw, &in)
@@ -94,23 +95,23 @@ func (a *arguments) parseContainer(image string, raw json.RawMessage) error {
 	return nil
 }
 
-// parseCode takes code and language out of inputs; the rest is the code's input.
+// parseCode moves code and language from the inputs to the container. The other inputs are the input of the code.
 func (a *arguments) parseCode() error {
 	members := readMembers(a.inputs)
-	for _, part := range []struct {
-		name string
-		to   *string
+	for _, text := range []struct {
+		name   string
+		target *string
 	}{{"code", &a.container.Code}, {"language", &a.container.Language}} {
-		i := slices.IndexFunc(members, func(m member) bool { return m.name == part.name })
+		i := slices.IndexFunc(members, func(m member) bool { return m.name == text.name })
 		if i < 0 {
 			continue
 		}
 		switch members[i].value.Kind() {
 		case jsontext.KindNull:
 		case jsontext.KindString:
-			*part.to = members[i].text()
+			*text.target = members[i].text()
 		default:
-			return agent.Invalid("inputs."+part.name, "want a string")
+			return agent.Invalid("inputs."+text.name, "want a string")
 		}
 		members = slices.Delete(members, i, i+1)
 	}
@@ -145,7 +146,7 @@ func (a *arguments) containerFor(inv *agent.Invocation) agent.Container {
 	return c
 }
 
-// refusedResult returns the failed result of a request that was refused; any other error is for the runtime.
+// refusedResult returns the failed result of a refused request. It returns any other error as it is, for the runtime.
 func (a *arguments) refusedResult(err error) (agent.ToolResult, error) {
 	switch agent.CodeOf(err) {
 	case agent.CodeInvalid, agent.CodeDenied, agent.CodeOverflow:
@@ -163,27 +164,27 @@ func (a *arguments) refusedResult(err error) (agent.ToolResult, error) {
 
 // render returns the manifest of a call's container without running it.
 func (d delegate) render(inv agent.Invocation, in *arguments) (agent.ToolResult, error) {
-	manifests, why := d.cfg.Manifests, "no cluster is configured: nothing was run"
+	manifests, message := d.cfg.Manifests, "no cluster is configured: nothing was run"
 	if d.cfg.Containers != nil {
-		manifests, why = d.cfg.Containers, "dry_run was asked for: nothing was run"
+		manifests, message = d.cfg.Containers, "dry_run was asked for: nothing was run"
 	}
 	if manifests == nil {
 		return failed(&agent.Failure{
 			Type: string(agent.CodeUnavailable), Message: "no cluster is configured to run agents of type " + in.agentType, Field: "agent_type",
 		})
 	}
-	made, err := manifests.Render(in.containerFor(&inv))
+	manifest, err := manifests.Render(in.containerFor(&inv))
 	if err != nil {
 		return in.refusedResult(err)
 	}
-	out, err := json.Marshal(map[string]any{"dry_run": true, "message": why, "job": made.Job, "manifest": made.Manifest})
+	out, err := json.Marshal(map[string]any{"dry_run": true, "message": message, "job": manifest.Job, "manifest": manifest.Manifest})
 	if err != nil {
 		return agent.ToolResult{}, agent.Errorf(agent.CodeInternal, "call "+ToolName, "encode manifest: %w", err)
 	}
 	return agent.ToolResult{Output: out}, nil
 }
 
-// argumentName returns the argument that a member of [agent.Container] comes from.
+// argumentName returns the name of the argument that sets a member of [agent.Container].
 func (a *arguments) argumentName(field string) string {
 	name, _, _ := strings.Cut(field, ".")
 	name, _, _ = strings.Cut(name, "[")
@@ -206,13 +207,13 @@ func (a *arguments) argumentName(field string) string {
 	}
 }
 
-// How many bytes of the end of a container's logs the model sees.
+// The maximum number of bytes that the model sees of a container's logs.
 const (
 	maxLogsBesideResult = 2 << 10
 	maxLogsAlone        = 16 << 10
 )
 
-// shownResult is the end of a container, as the model sees it.
+// shownResult is the result of a container that the model sees.
 type shownResult struct {
 	Result  json.RawMessage `json:"result"`
 	Logs    string          `json:"logs,omitempty"`
@@ -220,7 +221,7 @@ type shownResult struct {
 	Job     string          `json:"job"`
 }
 
-// show returns a result with shortened logs, and stores logs that are too long to show.
+// show returns the result for the model, with the end of the logs. It stores logs that are too long to show.
 func (d delegate) show(ctx context.Context, inv agent.Invocation, r *agent.ContainerResult) (shownResult, error) {
 	maxLogs := maxLogsBesideResult
 	if r.Result == nil {

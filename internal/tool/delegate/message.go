@@ -18,28 +18,28 @@ type member struct {
 	value jsontext.Value
 }
 
-// text returns the content of a value that is a string. It was read strictly, so that it is well-formed.
+// text returns the text of a value that is a string.
 func (m *member) text() string {
-	text, _ := jsontext.AppendUnquote(nil, m.value)
+	text, _ := jsontext.AppendUnquote(nil, m.value) // the arguments were decoded strictly, so it is well-formed
 	return string(text)
 }
 
-// messageOf returns the message of inputs: the first of message, task and input that is a string, followed by the other members as JSON.
+// messageOf returns the message in inputs: the first of message, task and input that is a string, followed by the other members as JSON.
 func messageOf(inputs json.RawMessage) (string, error) {
 	members := readMembers(inputs)
 	if len(members) == 0 {
 		return "", agent.Invalid("inputs", "is empty: give the task as inputs.message")
 	}
-	at := messageIndex(members)
-	if at < 0 {
+	i := messageIndex(members)
+	if i < 0 {
 		return encodeMembers(members), nil
 	}
-	text := members[at].text()
+	text := members[i].text()
 	if strings.TrimSpace(text) == "" {
-		return "", agent.Invalid("inputs."+members[at].name, "is empty")
+		return "", agent.Invalid("inputs."+members[i].name, "is empty")
 	}
-	if rest := slices.Delete(members, at, at+1); len(rest) > 0 {
-		text += "\n\n" + encodeMembers(rest)
+	if others := slices.Delete(members, i, i+1); len(others) > 0 {
+		text += "\n\n" + encodeMembers(others)
 	}
 	return text, nil
 }
@@ -55,7 +55,7 @@ func messageIndex(members []member) int {
 	return -1
 }
 
-// readMembers returns the members of an object in their order. The arguments were read strictly, so that it is well-formed.
+// readMembers returns the members of a well-formed object in their order.
 func readMembers(object json.RawMessage) []member {
 	var members []member
 	var m dataset.Member
@@ -65,7 +65,7 @@ func readMembers(object json.RawMessage) []member {
 	return members
 }
 
-// encodeMembers returns members as a JSON object without spaces; numbers keep their digits.
+// encodeMembers returns members as a compact JSON object. Numbers keep their digits.
 func encodeMembers(members []member) string {
 	var b bytes.Buffer
 	for i, m := range members {

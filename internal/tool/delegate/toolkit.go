@@ -25,8 +25,8 @@ var schema []byte
 
 // Config holds what the toolkit needs.
 type Config struct {
-	Containers Containers // nil: containers do not run, and the answer is their manifest
-	Manifests  Manifests  // writes the manifests if there are no Containers
+	Containers Containers // nil: containers do not run, and the result is their manifest
+	Manifests  Manifests  // used if Containers is nil
 	Blobs      tool.Blobs // stores long logs of containers; nil: only their end is in the answer
 }
 
@@ -48,7 +48,7 @@ type toolkit struct{ cfg Config }
 
 func (toolkit) Name() string { return ToolkitName }
 
-// OnRequest keeps the toolkit out of "every toolkit": agents that need it are granted it.
+// OnRequest returns true: agents with "every toolkit" do not get this one.
 func (toolkit) OnRequest() bool { return true }
 
 func (k toolkit) Tools() []agent.Tool { return []agent.Tool{delegate(k), status(k)} }
@@ -62,8 +62,8 @@ var (
 	_ agent.Summarizer = delegate{}
 )
 
-// Spec is given by the requirements (docs/reference/requirements.md). The tool is idempotent: the turn of another agent is one child of the
-// call, and a container one Job of its name, however often the call is made.
+// Spec returns the specification in docs/reference/requirements.md. The tool is idempotent: however often a call is made, it has one turn of
+// another agent, or one Job.
 func (delegate) Spec() agent.ToolSpec {
 	return agent.ToolSpec{
 		Name: ToolName, Description: "Delegate task to external agent (K8s job)", Parameters: append(json.RawMessage(nil), schema...), Strict: true,
@@ -71,8 +71,8 @@ func (delegate) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree reports whether the call changes nothing. Asking for the turn of another agent changes nothing: its tools pass the gates of
-// that turn. A container may do anything if it runs, which it does not without a cluster or with dry_run.
+// EffectFree reports whether the call itself changes nothing. The turn of another agent asks for approval of its own tool calls. A container
+// may have effects unless it only returns a manifest.
 func (d delegate) EffectFree(args json.RawMessage) bool {
 	in, err := parse(args)
 	return err != nil || in.agentType == langchainAgent || in.dryRun || d.cfg.Containers == nil
@@ -97,8 +97,8 @@ func (delegate) Summarize(args json.RawMessage) string {
 	return clip.Bytes(name, maxName)
 }
 
-// Delegate returns the request for another agent's turn. Its error is [agent.CodeInvalid], [agent.CodeOverflow] beyond a bound, or
-// [agent.CodeDenied] for an agent that is not a delegate; it names the field.
+// Delegate returns the request for another agent's turn, and whether the call asks for one. Its error names the field. It is
+// [agent.CodeInvalid], [agent.CodeOverflow], or [agent.CodeDenied] for an agent that is not a delegate.
 func (delegate) Delegate(args json.RawMessage, delegates []string) (agent.DelegateRequest, bool, error) {
 	in, err := parse(args)
 	if err != nil || in.agentType != langchainAgent {

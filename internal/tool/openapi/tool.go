@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -34,9 +35,8 @@ func (*action) Spec() agent.ToolSpec {
 	}
 }
 
-// EffectFree reports whether the operation is a GET, HEAD or OPTIONS of a cached document. It may not fetch anything, unlike
-// CheckEffects. Call refuses other methods if the runtime believes that the call has no effects. Documents of the binding are not known
-// here.
+// EffectFree reports whether the operation is a GET, HEAD or OPTIONS of a cached document. Unlike CheckEffects, it fetches nothing, and does
+// not know the documents of the binding. Call refuses an operation with effects if the runtime believes that it has none.
 func (t *action) EffectFree(args json.RawMessage) bool {
 	a, err := parseArguments(args)
 	if err != nil {
@@ -69,7 +69,7 @@ func (t *action) CheckEffects(ctx context.Context, inv agent.Invocation, args js
 	return op.Safe()
 }
 
-// Summarize returns the id of the operation.
+// Summarize returns the operation ID.
 func (*action) Summarize(args json.RawMessage) string {
 	a, err := parseArguments(args)
 	if err != nil {
@@ -134,18 +134,16 @@ func (t *action) prepare(ctx context.Context, inv *agent.Invocation, args json.R
 		cfg: t.cfg, inv: inv, op: op, request: req, warnings: req.Warnings, checksResponse: b.checksResponses(), hosts: b.AllowHosts,
 		maxBytes: t.cfg.MaxResponse,
 	}
-	if c.title = op.ID; c.title == "" {
-		c.title = op.Method + " " + op.Path
-	}
+	c.title = cmp.Or(op.ID, op.Method+" "+op.Path)
 	if b.MaxResponse != nil {
 		c.maxBytes = min(c.maxBytes, *b.MaxResponse)
 	}
 	return c, c.authorise(ctx, a.profile)
 }
 
-// withField adds the field at fault to an error that does not name one.
+// withField sets the field of an error that names no argument.
 func withField(field string, err error) error {
-	if has := agent.FailureOf(err).Field; has != "" && has != "url" {
+	if named := agent.FailureOf(err).Field; named != "" && named != "url" {
 		return err
 	}
 	return agent.FieldErrorf(agent.CodeOf(err), field, "%w", err)

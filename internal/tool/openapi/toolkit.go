@@ -21,7 +21,7 @@ const (
 // The bounds of one call, and the defaults of [Config].
 const (
 	MaxArgs          = 1 << 20  // bytes of arguments
-	DefaultCache     = 64 << 20 // bytes of documents, as they were sent; in memory they are several times as large
+	DefaultCache     = 64 << 20 // bytes of the documents' text; decoded documents are several times as large
 	DefaultResponse  = 8 << 20  // bytes
 	MaxResponse      = 32 << 20 // bytes
 	DefaultFreshness = 5 * time.Minute
@@ -36,9 +36,9 @@ type Config struct {
 	Auth   tool.Auth   // nil: requests carry no credentials
 	Logger *zap.Logger // nil: nothing is logged
 
-	CacheBytes  int64         // of documents kept; 0: 64 MiB
-	MaxResponse int64         // bytes of an answer; a binding may lower it; 0: 8 MiB, at most 32 MiB
-	Freshness   time.Duration // of a document whose server says nothing; 0: 5 minutes
+	CacheBytes  int64         // of cached documents; 0: 64 MiB
+	MaxResponse int64         // bytes of a response, which a binding may lower; 0: 8 MiB, at most 32 MiB
+	Freshness   time.Duration // of a document without cache headers; 0: 5 minutes
 
 	now func() time.Time
 }
@@ -49,9 +49,9 @@ func Factory(cfg Config) tool.Factory {
 		Name:  ToolkitName,
 		Needs: []tool.Need{tool.NeedHTTP, tool.NeedAuth},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			given := cfg
-			given.HTTP, given.Auth, given.Logger = d.HTTP, d.Auth, d.Logger
-			return New(given), nil
+			c := cfg
+			c.HTTP, c.Auth, c.Logger = d.HTTP, d.Auth, d.Logger
+			return New(c), nil
 		},
 	}
 }

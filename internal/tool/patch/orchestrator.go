@@ -24,10 +24,9 @@ import (
 )
 
 const (
-	// maxTries, attemptTimeout and patience bound a request: the number of its attempts, each of them, and all of them with their pauses.
 	maxTries       = 5
 	attemptTimeout = 10 * time.Second
-	patience       = time.Minute
+	patience       = time.Minute // for all attempts and the pauses between them
 
 	firstPause = 200 * time.Millisecond
 	maxPause   = 20 * time.Second
@@ -133,7 +132,7 @@ func encodePatch(r *agent.WorkflowPatchRequest) ([]byte, error) {
 	return body, nil
 }
 
-// idempotencyKey returns the key of a request that has none (a new one), or one that a header cannot hold.
+// idempotencyKey returns a key that a header can hold, for a key that a header cannot hold. If key is empty, the new key is random.
 func idempotencyKey(tenant, key string) string {
 	if key == "" {
 		return uuid.NewString()
@@ -186,7 +185,7 @@ func (a *patchAnswer) result(r *agent.WorkflowPatchRequest) (agent.WorkflowPatch
 	}, nil
 }
 
-// ListWorkflows returns the orchestrator's definitions, none if it cannot list them.
+// ListWorkflows returns the orchestrator's definitions. It returns none if the orchestrator does not support lists.
 func (o *Orchestrator) ListWorkflows(ctx context.Context, q agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	query := url.Values{}
 	for name, value := range map[string]string{"tag": q.Tag, "owner": q.Owner, "page_token": q.Token} {
@@ -227,7 +226,7 @@ type listAnswer struct {
 	Next string `json:"next_page_token"`
 }
 
-// page returns the definitions that the query asks for: an orchestrator may ignore tag and owner of a query.
+// page returns the definitions that match the query. An orchestrator may ignore the query's tag and owner.
 func (a *listAnswer) page(q *agent.WorkflowQuery) (agent.WorkflowPage, error) {
 	page := agent.WorkflowPage{Workflows: []agent.StoredWorkflow{}, Next: a.Next}
 	for _, w := range a.Workflows {

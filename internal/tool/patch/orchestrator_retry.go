@@ -51,7 +51,7 @@ func canRetry(err error) bool {
 	if !ok {
 		return false
 	}
-	if e.RetryAfter > maxPause { // an earlier attempt would fail, and the pause is too long
+	if e.RetryAfter > maxPause {
 		return false
 	}
 	_, isRetryable := errors.AsType[*retryableError](err)

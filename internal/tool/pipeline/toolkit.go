@@ -67,10 +67,10 @@ func Factory(cfg Config) tool.Factory {
 		Name:  ToolkitName,
 		Needs: needs,
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			given := cfg
-			given.HTTP, given.Auth, given.Blobs, given.Datasets, given.Results, given.Logger = d.HTTP, d.Auth, d.Blobs, d.Datasets, d.Results, d.Logger
-			given.Composites = d.Composites
-			return New(given), nil
+			c := cfg
+			c.HTTP, c.Auth, c.Blobs, c.Datasets, c.Results, c.Logger = d.HTTP, d.Auth, d.Blobs, d.Datasets, d.Results, d.Logger
+			c.Composites = d.Composites
+			return New(c), nil
 		},
 	}
 }

@@ -67,9 +67,9 @@ func Factory(cfg Config) tool.Factory {
 		Name:  ToolkitName,
 		Needs: []tool.Need{tool.NeedHTTP, tool.NeedAuth, tool.NeedReferences},
 		New: func(d tool.Dependencies) (agent.Toolkit, error) {
-			given := cfg
-			given.HTTP, given.Auth, given.References = d.HTTP, d.Auth, d.References
-			return New(given)
+			c := cfg
+			c.HTTP, c.Auth, c.References = d.HTTP, d.Auth, d.References
+			return New(c)
 		},
 	}
 }
