@@ -18,13 +18,13 @@ const (
 	langchainAgent  = "langchain_agent"
 )
 
-// arguments are the arguments of a call, checked as far as that is possible without the delegates.
+// arguments are the checked arguments of a call. Whether the agent may be asked is not checked.
 type arguments struct {
 	agentType string
 	inputs    json.RawMessage // an object
 	config    config          // of langchain_agent
-	container agent.Container // of the other types: what was asked for, without the fields of the invocation
-	dryRun    bool            // only the manifest of the container is asked for
+	container agent.Container // of the other types, without the fields of the invocation
+	dryRun    bool            // the call asks only for the manifest of the container
 }
 
 // config is the config of langchain_agent.
@@ -59,10 +59,10 @@ func parse(args json.RawMessage) (*arguments, error) {
 	default:
 		return nil, agent.Invalid("agent_type", "want one of %s, %s, %s, got %.50q", codeInterpreter, customContainer, langchainAgent, out.agentType)
 	}
-	switch custom := out.agentType == customContainer; {
-	case custom && in.ContainerImage == "":
+	switch {
+	case out.agentType == customContainer && in.ContainerImage == "":
 		return nil, agent.Invalid("container_image", "is required for %s", customContainer)
-	case !custom && in.ContainerImage != "":
+	case out.agentType != customContainer && in.ContainerImage != "":
 		return nil, agent.Invalid("container_image", "is for %s alone", customContainer)
 	}
 	if out.agentType != langchainAgent {
@@ -85,8 +85,8 @@ func (c *config) decode(raw json.RawMessage) error {
 }
 
 // decodeConfig decodes config strictly. Its errors name the field with its path in the arguments.
-func decodeConfig(raw json.RawMessage, to any) error {
-	err := strictjson.Decode(raw, to)
+func decodeConfig(raw json.RawMessage, v any) error {
+	err := strictjson.Decode(raw, v)
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		e.Field = strings.TrimSuffix("config."+e.Field, ".")
 	}
@@ -95,7 +95,7 @@ func decodeConfig(raw json.RawMessage, to any) error {
 
 func isMissing(raw json.RawMessage) bool { return len(raw) == 0 || raw[0] == 'n' }
 
-// request returns the turn that is asked for.
+// request returns the request for a turn of another agent, which must be one of the delegates.
 func (a *arguments) request(delegates []string) (agent.DelegateRequest, error) {
 	name, err := chooseDelegate(a.config.Agent, delegates)
 	if err != nil {
@@ -108,7 +108,7 @@ func (a *arguments) request(delegates []string) (agent.DelegateRequest, error) {
 	return agent.DelegateRequest{Agent: name, Message: text, Limits: a.config.Limits}, nil
 }
 
-// chooseDelegate returns the delegate of a name. An empty name means the only delegate.
+// chooseDelegate returns the delegate with the given name. An empty name means the only delegate.
 func chooseDelegate(name string, delegates []string) (string, error) {
 	const field = "config.agent"
 	switch {
@@ -125,7 +125,7 @@ func chooseDelegate(name string, delegates []string) (string, error) {
 	}
 }
 
-// maxListed is how many names an error lists.
+// maxListed is the maximum number of names in an error.
 const maxListed = 20
 
 func listNames(names []string) string {

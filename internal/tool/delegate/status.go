@@ -48,7 +48,7 @@ func (status) Summarize(args json.RawMessage) string {
 	return clip.Bytes(job, maxName)
 }
 
-// Call reads the Job once; it does not wait for it.
+// Call reads the state of the Job. It does not wait for the Job's end.
 func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolCall) (agent.ToolResult, error) {
 	if err := agent.Interrupted(ctx, "call "+StatusTool); err != nil {
 		return agent.ToolResult{}, err
@@ -75,7 +75,7 @@ func (s status) Call(ctx context.Context, inv agent.Invocation, call agent.ToolC
 	}
 }
 
-// answer returns the state of a Job. The failure of the container is not a failure of the call.
+// answer returns the state of a Job. The failure of its container is not a failure of the call.
 func (s status) answer(ctx context.Context, inv agent.Invocation, container *agent.ContainerStatus) (agent.ToolResult, error) {
 	var out any = map[string]string{"job": container.Job, "status": container.State, "detail": container.Detail}
 	if container.State != agent.ContainerRunning {

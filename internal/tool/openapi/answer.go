@@ -43,33 +43,9 @@ func (c *exchange) successResult(resp *http.Response, body []byte) (agent.ToolRe
 		Status: resp.StatusCode, Operation: c.title, URL: clip.Bytes(c.publicURL(), openapi.MaxURL), ContentType: clip.Bytes(contentType, 200),
 		Headers: shownHeaders(resp.Header),
 	}
-	var value any
-	isJSON := false
-	media, _, _ := mime.ParseMediaType(contentType)
-	switch {
-	case len(bytes.TrimSpace(body)) == 0:
-	case mayBeJSON(media):
-		var err error
-		if value, err = openapi.DecodeJSON(body); err != nil {
-			c.addWarning("the body " + err.Error())
-			o.Text = clipText(body)
-			break
-		}
-		isJSON = true
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, bytes.ToValidUTF8(body, []byte("�"))); err != nil {
-			return errorResult(agent.Errorf(agent.CodeInternal, "", "the body cannot be shown: %w", err))
-		}
-		o.Body = compact.Bytes()
-	case strings.HasPrefix(media, "text/"), strings.HasSuffix(media, "xml"), strings.HasSuffix(media, "yaml"), media == "application/javascript",
-		media == "application/x-ndjson", media == "application/x-www-form-urlencoded":
-		o.Text = clipText(body)
-	default:
-		o.Bytes = len(body)
-		c.addWarning("the content is binary and not shown")
-	}
-	if len(body) > maxText && o.Text != nil {
-		c.addWarning(fmt.Sprintf("the text is cut off: it has %d bytes", len(body)))
+	value, isJSON, err := c.showBody(&o, contentType, body)
+	if err != nil {
+		return errorResult(err)
 	}
 	if c.checksResponse {
 		for _, w := range c.op.Check(resp.StatusCode, contentType, value, isJSON, len(body) == 0) {
@@ -88,14 +64,41 @@ func (c *exchange) successResult(resp *http.Response, body []byte) (agent.ToolRe
 	return res, nil
 }
 
-// mayBeJSON reports whether a body of a media type may be JSON; one without a type may be.
-func mayBeJSON(media string) bool {
-	return media == "" || media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
+// showBody adds the body to the output as JSON or text, or its length if it is binary. If it is JSON, showBody also returns its value.
+func (c *exchange) showBody(o *output, contentType string, body []byte) (value any, isJSON bool, err error) {
+	media, _, _ := mime.ParseMediaType(contentType)
+	switch {
+	case len(bytes.TrimSpace(body)) == 0:
+		return nil, false, nil
+	case mayBeJSON(media):
+		value, err := openapi.DecodeJSON(body)
+		if err == nil {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, bytes.ToValidUTF8(body, []byte("�"))); err != nil {
+				return nil, false, agent.Errorf(agent.CodeInternal, "", "the body cannot be shown: %w", err)
+			}
+			o.Body = compact.Bytes()
+			return value, true, nil
+		}
+		c.addWarning("the body " + err.Error())
+	case strings.HasPrefix(media, "text/"), strings.HasSuffix(media, "xml"), strings.HasSuffix(media, "yaml"), media == "application/javascript",
+		media == "application/x-ndjson", media == "application/x-www-form-urlencoded":
+	default:
+		o.Bytes = len(body)
+		c.addWarning("the content is binary and not shown")
+		return nil, false, nil
+	}
+	text := clip.Bytes(strings.ToValidUTF8(string(body), "�"), maxText)
+	o.Text = &text
+	if len(body) > maxText {
+		c.addWarning(fmt.Sprintf("the text is cut off: it has %d bytes", len(body)))
+	}
+	return nil, false, nil
 }
 
-func clipText(body []byte) *string {
-	s := clip.Bytes(strings.ToValidUTF8(string(body), "�"), maxText)
-	return &s
+// mayBeJSON reports whether a body of a media type may be JSON. A body without a type may be.
+func mayBeJSON(media string) bool {
+	return media == "" || media == "application/json" || media == "text/json" || strings.HasSuffix(media, "+json")
 }
 
 // shownHeaders returns the headers that a model can use.
@@ -111,8 +114,8 @@ func shownHeaders(h http.Header) map[string]string {
 	return out
 }
 
-// rowsOf returns the body if it is a list of objects, or else its only member that is one. It returns nil if there is none, or if several are
-// and none of them has a usual name. The rows become the turn's data.
+// rowsOf returns the rows of a body, which become the turn's data: the body itself if it is a list of objects, else its member that is such a
+// list. If several members are, it is the one with a usual name. It returns nil if there are no rows.
 func rowsOf(body json.RawMessage, value any) json.RawMessage {
 	switch value := value.(type) {
 	case []any:
@@ -120,32 +123,33 @@ func rowsOf(body json.RawMessage, value any) json.RawMessage {
 			return body
 		}
 	case map[string]any:
-		name, found := "", 0
-		for member, v := range value {
-			if list, ok := v.([]any); ok && isRowList(list) {
-				name, found = member, found+1
+		var names []string
+		for name, v := range value {
+			if isRowList(v) {
+				names = append(names, name)
 			}
 		}
-		for _, usual := range []string{"data", "items", "results", "value", "records"} {
-			if list, ok := value[usual].([]any); ok && isRowList(list) && found > 1 {
-				name, found = usual, 1
+		if len(names) > 1 {
+			usual := []string{"data", "items", "results", "value", "records"}
+			i := slices.IndexFunc(usual, func(name string) bool { return slices.Contains(names, name) })
+			if i < 0 {
+				return nil
 			}
-		}
-		if found != 1 {
-			return nil
+			names = usual[i : i+1]
 		}
 		var members map[string]json.RawMessage
-		if json.Unmarshal(body, &members) != nil {
+		if len(names) == 0 || json.Unmarshal(body, &members) != nil {
 			return nil
 		}
-		return members[name]
+		return members[names[0]]
 	}
 	return nil
 }
 
-func isRowList(list []any) bool {
-	return len(list) > 0 && !slices.ContainsFunc(list, func(v any) bool {
-		_, ok := v.(map[string]any)
+func isRowList(v any) bool {
+	list, _ := v.([]any)
+	return len(list) > 0 && !slices.ContainsFunc(list, func(row any) bool {
+		_, ok := row.(map[string]any)
 		return !ok
 	})
 }
@@ -217,7 +221,7 @@ func (c *exchange) statusResult(resp *http.Response, body []byte) (agent.ToolRes
 	return failureResult(f)
 }
 
-// isRedirect reports whether a status sends the caller elsewhere; 300, 304 and others below 400 do not.
+// isRedirect reports whether a status redirects the request. Others below 400, such as 300 and 304, do not.
 func isRedirect(status int) bool {
 	switch status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
@@ -227,32 +231,38 @@ func isRedirect(status int) bool {
 	}
 }
 
-// errorMessage returns a server's message about an error: the text of the usual shapes (RFC 9457 and others), or the whole body.
+// errorMessage returns a server's message about an error: the texts of the usual members (RFC 9457 and others), or the whole body.
 func errorMessage(body []byte) string {
 	body = body[:min(len(body), 64<<10)]
-	if v, err := openapi.DecodeJSON(body); err == nil {
-		if m, ok := v.(map[string]any); ok {
-			if inner, ok := m["error"].(map[string]any); ok {
-				m = inner
-			}
-			var parts []string
-			for _, name := range []string{"title", "message", "detail", "error", "error_description", "errors"} {
-				switch v := m[name].(type) {
-				case nil:
-				case string:
-					parts = append(parts, v)
-				default:
-					if text, err := tool.EncodeJSON(v); err == nil {
-						parts = append(parts, string(text))
-					}
-				}
-			}
-			if len(parts) > 0 {
-				return oneLine(strings.Join(parts, ": "))
+	if texts := errorTexts(body); len(texts) > 0 {
+		return oneLine(strings.Join(texts, ": "))
+	}
+	return oneLine(string(body))
+}
+
+// errorTexts returns the usual members for messages of a JSON object, or of its member error.
+func errorTexts(body []byte) []string {
+	value, err := openapi.DecodeJSON(body)
+	object, ok := value.(map[string]any)
+	if err != nil || !ok {
+		return nil
+	}
+	if inner, ok := object["error"].(map[string]any); ok {
+		object = inner
+	}
+	var texts []string
+	for _, name := range []string{"title", "message", "detail", "error", "error_description", "errors"} {
+		switch v := object[name].(type) {
+		case nil:
+		case string:
+			texts = append(texts, v)
+		default:
+			if text, err := tool.EncodeJSON(v); err == nil {
+				texts = append(texts, string(text))
 			}
 		}
 	}
-	return oneLine(string(body))
+	return texts
 }
 
 func oneLine(s string) string {

@@ -26,7 +26,7 @@ type arguments struct {
 	operation string
 	params    map[string]any      // numbers are json.Number
 	order     map[string][]string // of the members of each object in params
-	profile   string              // "": the first one that fits
+	profile   string              // the name of an auth profile; empty: the first one that fits
 }
 
 // parseArguments decodes arguments strictly.
@@ -93,7 +93,7 @@ type validation struct {
 	Response *bool `json:"response"`
 }
 
-// parseBinding decodes the parameters. Unknown ones fail the call: somebody may have meant to set a limit.
+// parseBinding decodes the parameters. Unknown ones fail the call, because somebody may have meant to set a limit.
 func parseBinding(parameters json.RawMessage) (binding, error) {
 	var b binding
 	if len(parameters) == 0 {
@@ -158,7 +158,7 @@ func (b *binding) findDocument(name string) (documentLocation, error) {
 	}
 }
 
-// parseURL parses the address of a document; the default scheme is https.
+// parseURL parses the address of a document. An address without a scheme gets https.
 func parseURL(text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text

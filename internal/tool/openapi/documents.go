@@ -56,7 +56,7 @@ func newDocuments(cfg Config) *documents {
 	d := &documents{
 		http: cfg.HTTP, log: cfg.Logger, maxBytes: cfg.CacheBytes, freshness: cfg.Freshness, now: cfg.now, parses: make(chan struct{}, maxParses),
 	}
-	d.cached, _ = simplelru.NewLRU(maxDocuments, func(_ string, k *cachedDocument) { d.bytes -= int64(k.doc.Size()) }) // fails for a size below 1 alone
+	d.cached, _ = simplelru.NewLRU(maxDocuments, func(_ string, k *cachedDocument) { d.bytes -= int64(k.doc.Size()) }) // fails only for a size below 1
 	return d
 }
 
@@ -67,7 +67,7 @@ func (d *documents) lookUp(key string) *cachedDocument {
 	return k
 }
 
-// cache adds a document, unless it is larger than the cache, and removes those that were used longest ago.
+// cache adds a document, unless it is larger than the cache, and removes the least recently used ones if there is no room.
 func (d *documents) cache(key string, k *cachedDocument) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *documents) cache(key string, k *cachedDocument) {
 	d.bytes += size
 }
 
-// method returns the method of an operation of a cached document, "" if it is not known. It does not wait.
+// method returns the method of an operation of a cached document, "" if the document is not cached or has no such operation.
 func (d *documents) method(u *url.URL, operation string) string {
 	if k := d.lookUp(u.String()); k != nil {
 		return k.doc.Method(operation)
@@ -93,7 +93,7 @@ func (d *documents) method(u *url.URL, operation string) string {
 	return ""
 }
 
-// get returns a document. Errors are [agent.Error] values; unavailable may be tried again.
+// get returns a document. Errors are [agent.Error] values. After [agent.CodeUnavailable] a later attempt may succeed.
 func (d *documents) get(ctx context.Context, inv *agent.Invocation, s documentLocation) (*openapi.Document, error) {
 	switch {
 	case s.url != nil:
@@ -151,7 +151,7 @@ func (d *documents) fromURL(ctx context.Context, u *url.URL) (*openapi.Document,
 		return k.doc, nil
 	}
 	flight := d.flights.DoChan(key, func() (any, error) {
-		// Others may wait for it longer than the call that asked first.
+		// Other calls may wait for the document after the first one has ended.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		defer cancel()
 		return d.refresh(ctx, u)
@@ -165,7 +165,8 @@ func (d *documents) fromURL(ctx context.Context, u *url.URL) (*openapi.Document,
 	}
 }
 
-// refresh asks for a document, or whether the cached one has changed. If the server is away, the cached one serves for a while.
+// refresh fetches a document, or asks whether the cached one has changed. If the server is unavailable, it returns the cached document until
+// that is maxStale too old.
 func (d *documents) refresh(ctx context.Context, u *url.URL) (*openapi.Document, error) {
 	old := d.lookUp(u.String())
 	if old != nil && d.now().Before(old.fresh) {
@@ -251,15 +252,16 @@ func readDocument(resp *http.Response, u *url.URL, maxBytes int) ([]byte, error)
 	return data, nil
 }
 
-// codeOr returns the code of an error, or another if it has none.
-func codeOr(err error, otherwise agent.Code) agent.Code {
+// codeOr returns the code of an error, or the fallback if it has none.
+func codeOr(err error, fallback agent.Code) agent.Code {
 	if code := agent.CodeOf(err); code != agent.CodeInternal {
 		return code
 	}
-	return otherwise
+	return fallback
 }
 
-// fetchFile reads a file that a document refers to. The caller has checked that its origin is the document's; no redirect may leave it.
+// fetchFile reads a file that a document refers to. The caller has checked that it has the document's origin. Redirects to other origins are
+// refused.
 func (d *documents) fetchFile(ctx context.Context, u *url.URL, maxBytes int) ([]byte, error) {
 	req, err := newRequest(ctx, u)
 	if err != nil {
@@ -276,7 +278,7 @@ func (d *documents) fetchFile(ctx context.Context, u *url.URL, maxBytes int) ([]
 	return readDocument(resp, u, maxBytes)
 }
 
-// freshFor returns how long a server lets its document be used without being asked again.
+// freshFor returns how long a document with these headers is used without asking the server again.
 func (d *documents) freshFor(h http.Header) time.Duration {
 	fresh := d.freshness
 	for directive := range strings.SplitSeq(strings.ToLower(h.Get("Cache-Control")), ",") {

@@ -19,7 +19,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// maxEncoding is the maximum number of bytes that are quoted of the name of an encoding.
+// maxEncoding is the maximum number of bytes that are quoted from the name of an encoding.
 const maxEncoding = 60
 
 // exchange is one request and its answer.
@@ -55,7 +55,7 @@ func (c *exchange) authorise(ctx context.Context, profile string) error {
 	c.setBody(req)
 	maps.Copy(req.Header, c.request.Header)
 	if (c.request.Method == http.MethodPost || c.request.Method == http.MethodPatch) && c.inv.IdempotencyKey != "" {
-		// Servers read this name as any spelling of it, but net/http does not, and so does not send the request twice.
+		// For servers the case of the name does not matter. But net/http does not know the name in lower case, which would let it repeat the request.
 		req.Header["idempotency-key"] = []string{c.inv.IdempotencyKey}
 	}
 	chosen, err := chooseProfiles(c.op, u, c.inv.Auth, profile)
@@ -81,8 +81,8 @@ func (c *exchange) authorise(ctx context.Context, profile string) error {
 	return nil
 }
 
-// setBody gives the request its body. The body of a request that may not be repeated cannot be read again, even if it is empty. So nothing
-// sends it a second time: neither to a new connection nor after a redirect.
+// setBody sets the body of the request. If the request may not be repeated, its body cannot be read again, even if it is empty, so that it is
+// not sent a second time: neither over a new connection nor after a redirect.
 func (c *exchange) setBody(req *http.Request) {
 	content := c.request.Body
 	if len(content) == 0 && c.op.Repeatable() {
@@ -152,10 +152,10 @@ func encodingOf(resp *http.Response) string {
 	return clip.Bytes(strings.ToValidUTF8(encoding, "�"), maxEncoding)
 }
 
-// lostAnswerResult returns the result of a request whose answer did not come.
+// lostAnswerResult returns the result of a request without an answer.
 func (c *exchange) lostAnswerResult(ctx context.Context, err error) (agent.ToolResult, error) {
 	code := agent.CodeOf(err)
-	// Denied and invalid mean that the address was refused before anything was sent. A redirect to such an address has made a connection before.
+	// Denied and invalid mean that the address was refused. Nothing was sent then, unless a connection was made before a redirect to the address.
 	sent := c.connMade.Load() || !c.connRequested.Load() && code != agent.CodeDenied && code != agent.CodeInvalid
 	switch {
 	case !sent:
@@ -177,10 +177,10 @@ func (c *exchange) redirectedResult(err error) (agent.ToolResult, error) {
 	return c.outcomeUnknownResult(err.Error())
 }
 
-func (c *exchange) outcomeUnknownResult(why string) (agent.ToolResult, error) {
+func (c *exchange) outcomeUnknownResult(cause string) (agent.ToolResult, error) {
 	return failureResult(&agent.Failure{
 		Type:    agent.OutcomeUnknown,
-		Message: fmt.Sprintf("%s: the %s was sent and may have taken effect; it was not repeated: %s", c.title, c.request.Method, clip.Bytes(why, 500)),
+		Message: fmt.Sprintf("%s: the %s was sent and may have taken effect; it was not repeated: %s", c.title, c.request.Method, clip.Bytes(cause, 500)),
 	})
 }
 
@@ -198,8 +198,8 @@ func cancelledError(ctx context.Context) error {
 	return agent.Errorf(agent.CodeCancelled, "call "+ToolName, "%w", context.Cause(ctx))
 }
 
-// unsentResult returns the result of an error before anything with an effect was sent. It is an error, for the runtime to try again, only
-// if the call may be repeated: of any other call the runtime would say that its outcome is unknown.
+// unsentResult returns the result of a call that failed before it sent anything with an effect. It returns an error, after which the runtime
+// tries again, only if the call may be repeated: after the error of another call the runtime would treat its outcome as unknown.
 func unsentResult(ctx context.Context, inv *agent.Invocation, err error) (agent.ToolResult, error) {
 	if ctx.Err() != nil {
 		return agent.ToolResult{}, cancelledError(ctx)

@@ -11,8 +11,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/openapi"
 )
 
-// chooseProfiles returns the auth profiles of a request. The document's security schemes determine which are needed. Without schemes, it is the
-// first profile that may be sent to the host. name is the profile that the call asks for, or empty.
+// chooseProfiles returns the auth profiles for a request, according to the security schemes of the document. If the document has no schemes, it
+// is the first profile that may be sent to the host. name is the profile that the call names, or empty.
 func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	fitting := slices.DeleteFunc(slices.Clone(granted), func(p agent.PlanAuth) bool {
 		fits, _ := egress.HostFits(p.Hosts, u)
@@ -28,12 +28,12 @@ func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth,
 		return fitting[:min(1, len(fitting))], nil
 	}
 	optional := len(op.Security) == 0
-	for _, needed := range op.Security {
-		if len(needed) == 0 {
+	for _, requirement := range op.Security {
+		if len(requirement) == 0 {
 			optional = true
 			continue
 		}
-		if chosen, ok := satisfySchemes(needed, fitting); ok {
+		if chosen, ok := satisfySchemes(requirement, fitting); ok {
 			return chosen, nil
 		}
 	}
@@ -43,7 +43,7 @@ func chooseProfiles(op *openapi.Operation, u *url.URL, granted []agent.PlanAuth,
 	return nil, missingProfileError(op, u, fitting, name)
 }
 
-// findProfile returns the profile of a name as a list, if it may be sent to the host.
+// findProfile returns a list of the profile with the given name, which must be one that may be sent to the host.
 func findProfile(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]agent.PlanAuth, error) {
 	hasName := func(p agent.PlanAuth) bool { return p.Name == name }
 	if i := slices.IndexFunc(fitting, hasName); i >= 0 {
@@ -59,9 +59,9 @@ func findProfile(u *url.URL, granted, fitting []agent.PlanAuth, name string) ([]
 	return nil, agent.FieldErrorf(agent.CodeDenied, "auth_profile", "the profile %q is not granted: %s", clip.Bytes(name, 100), listNames("granted are", names))
 }
 
-// satisfySchemes returns a profile for each scheme; ok is false if one has none.
-func satisfySchemes(needed openapi.Requirement, profiles []agent.PlanAuth) (chosen []agent.PlanAuth, ok bool) {
-	for _, scheme := range needed {
+// satisfySchemes returns a profile for each scheme of a requirement. It returns false if there is none for a scheme.
+func satisfySchemes(requirement openapi.Requirement, profiles []agent.PlanAuth) (chosen []agent.PlanAuth, ok bool) {
+	for _, scheme := range requirement {
 		i := slices.IndexFunc(profiles, func(p agent.PlanAuth) bool { return servesScheme(&p, scheme) })
 		if i < 0 {
 			return nil, false
@@ -103,14 +103,14 @@ func servesScheme(p *agent.PlanAuth, s openapi.Scheme) bool {
 	}
 }
 
-// maxListed is how many names an error lists.
+// maxListed is the maximum number of names in an error.
 const maxListed = 10
 
 func missingProfileError(op *openapi.Operation, u *url.URL, profiles []agent.PlanAuth, name string) error {
 	var needs, has []string
-	for _, needed := range op.Security[:min(maxListed, len(op.Security))] {
-		if len(needed) > 0 {
-			needs = append(needs, clip.Bytes(needed.String(), 300))
+	for _, requirement := range op.Security[:min(maxListed, len(op.Security))] {
+		if len(requirement) > 0 {
+			needs = append(needs, clip.Bytes(requirement.String(), 300))
 		}
 	}
 	for i := range profiles {
@@ -135,10 +135,10 @@ func describeProfile(p *agent.PlanAuth) string {
 	}
 }
 
-// listNames continues a sentence with names, or with "none".
-func listNames(begin string, names []string) string {
+// listNames returns the start of a sentence, followed by the names or "none".
+func listNames(start string, names []string) string {
 	if len(names) == 0 {
-		return begin + " none"
+		return start + " none"
 	}
 	slices.Sort(names)
 	for i, n := range names {
@@ -147,5 +147,5 @@ func listNames(begin string, names []string) string {
 	if more := len(names) - maxListed; more > 0 {
 		names = append(names[:maxListed:maxListed], "…")
 	}
-	return begin + " " + strings.Join(names, ", ")
+	return start + " " + strings.Join(names, ", ")
 }
