@@ -96,6 +96,7 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "ab…", clipUnits("abcd", 3))
 	require.Equal(t, "🛫…", clipUnits("🛫🛫🛫", 4))
 	require.Equal(t, "🛫🛫", clipUnits("🛫🛫", 4))
+	require.Equal(t, "a…", clipUnits("a🛫", 2))
 	require.Empty(t, clipUnits("", 4))
 }
 

@@ -38,11 +38,14 @@ func sanitize(text string) string {
 	}, text)
 }
 
-// clipUnits returns text, cut to maxUnits with an ellipsis if it is longer.
+// clipUnits returns text, or its beginning with an ellipsis if text is longer than maxUnits.
 func clipUnits(text string, maxUnits int) string {
+	if units(text) <= maxUnits {
+		return text
+	}
 	n := 0
 	for i, r := range text {
-		if n += unitsOf(r); n > maxUnits-1 && units(text[i:]) > unitsOf(r) {
+		if n += unitsOf(r); n >= maxUnits {
 			return text[:i] + "…"
 		}
 	}
