@@ -13,10 +13,10 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// giveBackTime bounds the time to give jobs back after the drain.
-const giveBackTime = 2 * time.Second
+// giveBackTimeout is how long giving jobs back after the drain may take.
+const giveBackTimeout = 2 * time.Second
 
-// Bridge is the channel of jobs.
+// Bridge is the channel that takes jobs from Redis and publishes their results there.
 type Bridge struct {
 	cfg     Config
 	metrics *metrics
@@ -24,17 +24,17 @@ type Bridge struct {
 
 var _ agent.Channel = (*Bridge)(nil)
 
-// New returns a bridge that connects when it serves. Its error names the setting.
+// New returns a bridge that connects to Redis in [Bridge.Serve]. An error names the invalid setting.
 func New(cfg Config) (*Bridge, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	client, err := connect(cfg.URL, cfg.Redis)
+	client, err := newClient(cfg.URL, cfg.Redis)
 	if err != nil {
 		return nil, err
 	}
-	if err := client.Close(); err != nil { // it only checked the settings
+	if err := client.Close(); err != nil { // it was made only to check the settings
 		return nil, err
 	}
 	m, err := newMetrics(cfg.Metrics)
@@ -44,45 +44,45 @@ func New(cfg Config) (*Bridge, error) {
 	return &Bridge{cfg: cfg, metrics: m}, nil
 }
 
-// Serve processes jobs until ctx ends. Then it takes no more jobs, waits for the running ones up to the drain time, gives back the rest, and
-// returns nil. While Redis is unavailable, it waits.
+// Serve processes jobs until ctx ends. Then it takes no more jobs, waits up to the drain time for the running ones, gives the others back, and
+// returns nil. While Redis is unavailable, it retries.
 func (b *Bridge) Serve(ctx context.Context, in agent.Inbox) error {
-	client, err := connect(b.cfg.URL, b.cfg.Redis)
+	client, err := newClient(b.cfg.URL, b.cfg.Redis)
 	if err != nil {
 		return err
 	}
 	id := uuid.NewString()
-	s := &session{
+	s := &server{
 		cfg: &b.cfg, metrics: b.metrics, inbox: in, logger: b.cfg.Logger.With(zap.String("bridge", id)),
 		queue: &queue{
-			client: client, bridge: id, name: b.cfg.Queue, results: b.cfg.ResultPrefix, resultTTL: b.cfg.ResultTTL, lease: b.cfg.Lease,
+			redis: client, bridge: id, name: b.cfg.Queue, results: b.cfg.ResultPrefix, resultTTL: b.cfg.ResultTTL, lease: b.cfg.Lease,
 		},
-		slots: newSlots(b.cfg.Concurrency, b.cfg.MaxHeld, maxHeldBytes), lines: newLines(), holds: map[string]int{}, start: time.Now(),
+		slots: newSlots(b.cfg.Concurrency, b.cfg.MaxHeld, maxHeldBytes), sessions: newSessionQueues(), held: map[string]int{}, start: time.Now(),
 	}
 	s.serve(ctx)
 	return client.Close()
 }
 
-// session is one run of a bridge, with an id of its own.
-type session struct {
-	cfg     *Config
-	metrics *metrics
-	inbox   agent.Inbox
-	logger  *zap.Logger
-	queue   *queue
-	slots   *slots
-	lines   *lines
+// server is the state of one call of [Bridge.Serve]. Each has its own id.
+type server struct {
+	cfg      *Config
+	metrics  *metrics
+	inbox    agent.Inbox
+	logger   *zap.Logger
+	queue    *queue
+	slots    *slots
+	sessions *sessionQueues
 
 	jobs          sync.WaitGroup
 	start         time.Time
-	renewedAt     atomic.Int64 // when the lease was last renewed, since start; 0: never
-	needsRecovery atomic.Bool  // an answer was lost: Redis may hold jobs for us that we have not started
+	renewedAt     atomic.Int64 // when the lease was last renewed, as nanoseconds since start; 0: never
+	needsRecovery atomic.Bool  // whether the processing list may have jobs that were not started, because Redis's reply was lost
 
-	mu    sync.Mutex
-	holds map[string]int // how often each message is in progress
+	mu   sync.Mutex
+	held map[string]int // how often each message is in progress
 }
 
-func (s *session) serve(ctx context.Context) {
+func (s *server) serve(ctx context.Context) {
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	renewing := make(chan struct{})
@@ -95,21 +95,22 @@ func (s *session) serve(ctx context.Context) {
 	var taking sync.WaitGroup
 	taking.Go(func() { s.takeJobs(ctx, working) })
 	<-ctx.Done()
-	draining, enough := context.WithTimeout(working, s.cfg.Drain)
+	draining, cancelDraining := context.WithTimeout(working, s.cfg.Drain)
 	taking.Wait()
 	s.slots.waitUntilIdle(draining)
-	enough()
+	cancelDraining()
 	stop()
 	s.jobs.Wait()
 	<-renewing
-	s.giveBackJobs(context.WithoutCancel(ctx), giveBackTime)
+	s.giveBackJobs(context.WithoutCancel(ctx))
 }
 
-// giveBackJobs returns the remaining jobs to the queue. Other bridges adopt those that it cannot return, after the lease.
-func (s *session) giveBackJobs(ctx context.Context, within time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// giveBackJobs returns the remaining jobs to the queue. If it cannot, other bridges adopt them when the lease has expired.
+func (s *server) giveBackJobs(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
 	defer cancel()
-	n, err := backoff.Retry(ctx, func() (int, error) { return s.queue.giveBack(ctx, s.queue.bridge) }, backoff.WithBackOff(newBackoff(within/4)))
+	giveBack := func() (int, error) { return s.queue.giveBack(ctx, s.queue.bridge) }
+	n, err := backoff.Retry(ctx, giveBack, backoff.WithBackOff(newBackoff(giveBackTimeout/4)))
 	s.metrics.returned.Add(float64(n))
 	if err != nil {
 		s.logger.Warn("jobs not given back: other bridges adopt them", zap.Error(err))
@@ -118,8 +119,8 @@ func (s *session) giveBackJobs(ctx context.Context, within time.Duration) {
 	s.logger.Info("bridge stopped", zap.Int("jobs_given_back", n))
 }
 
-// keepLease renews the lease and adopts jobs of dead bridges, at once and then regularly until ctx ends.
-func (s *session) keepLease(ctx context.Context) {
+// keepLease renews the lease and adopts jobs of dead bridges, now and then regularly until ctx ends.
+func (s *server) keepLease(ctx context.Context) {
 	every := time.NewTicker(s.cfg.Lease / 3)
 	defer every.Stop()
 	for {
@@ -136,7 +137,8 @@ func (s *session) keepLease(ctx context.Context) {
 	}
 }
 
-func (s *session) adoptJobs(ctx context.Context) {
+// adoptJobs gives the jobs of dead bridges back to the queue.
+func (s *server) adoptJobs(ctx context.Context) {
 	n, err := s.queue.adopt(ctx)
 	if n > 0 {
 		s.metrics.adopted.Add(float64(n))
@@ -147,7 +149,7 @@ func (s *session) adoptJobs(ctx context.Context) {
 	}
 }
 
-func (s *session) renewLease(ctx context.Context) error {
+func (s *server) renewLease(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, max(s.cfg.Lease/3, time.Second))
 	defer cancel()
 	if err := s.queue.renewLease(bounded); err != nil {
@@ -158,7 +160,8 @@ func (s *session) renewLease(ctx context.Context) error {
 	return nil
 }
 
-func (s *session) leaseAge() time.Duration {
+// leaseAge returns the time since the lease was last renewed.
+func (s *server) leaseAge() time.Duration {
 	renewed := s.renewedAt.Load()
 	if renewed == 0 {
 		return s.cfg.Lease
@@ -166,14 +169,14 @@ func (s *session) leaseAge() time.Duration {
 	return time.Since(s.start) - time.Duration(renewed)
 }
 
-// newBackoff returns pauses that grow from 100 ms to maxPause.
+// newBackoff returns a backoff whose pauses grow from 100 ms to maxPause.
 func newBackoff(maxPause time.Duration) *backoff.ExponentialBackOff {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = min(100*time.Millisecond, maxPause), maxPause
 	return wait
 }
 
-// pause waits for d, and reports whether it did so before ctx ended.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -21,12 +21,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redis"
 )
 
-const soon = 30 * time.Second
+const testTimeout = 30 * time.Second
 
-// bench is a Redis, an inbox and a producer.
+// bench has a Redis, an inbox and a producer.
 type bench struct {
 	t       *testing.T
-	mini    *miniredis.Miniredis // nil: a real one
+	mini    *miniredis.Miniredis // nil: a real server
 	options func() *redis.Options
 	raw     *redis.Client
 	client  *jobs.Client
@@ -43,7 +43,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// realBench uses names of its own in a server that tests share.
+// realBench returns a bench on a server that several tests share. name must be unique among them.
 func realBench(t *testing.T, s *server, name string) *bench {
 	t.Helper()
 	b := &bench{t: t, options: s.options, queue: name + ":jobs", prefix: name + ":results"}
@@ -67,7 +67,7 @@ func (b *bench) config() jobs.Config {
 	return jobs.Config{Redis: b.options(), Queue: b.queue, ResultPrefix: b.prefix}
 }
 
-// serve starts a bridge; stop makes it leave and waits for that.
+// serve starts a bridge. stop ends it and waits until it has returned.
 func (b *bench) serve(cfg jobs.Config) (stop func()) {
 	b.t.Helper()
 	bridge, err := jobs.New(cfg)
@@ -96,7 +96,7 @@ func (b *bench) pushRaw(raw string) {
 	b.do("RPUSH", b.queue, raw)
 }
 
-// do runs a command that succeeds.
+// do runs a Redis command, which must succeed.
 func (b *bench) do(command string, args ...any) any {
 	b.t.Helper()
 	reply, err := b.raw.Do(context.Background(), command, args...)
@@ -113,24 +113,24 @@ func (b *bench) keys(pattern string) []string {
 
 func (b *bench) wait(id string) job.Result {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), soon)
+	ctx, cancel := context.WithTimeout(b.t.Context(), testTimeout)
 	defer cancel()
 	r, err := b.client.Wait(ctx, id)
 	require.NoError(b.t, err)
 	return r
 }
 
-func (b *bench) until(what string, condition func() bool) {
+func (b *bench) eventually(what string, condition func() bool) {
 	b.t.Helper()
-	require.Eventually(b.t, condition, soon, 5*time.Millisecond, what)
+	require.Eventually(b.t, condition, testTimeout, 5*time.Millisecond, what)
 }
 
 func (b *bench) length(key string) int {
 	return int(b.do("LLEN", key).(int64))
 }
 
-// nothingLeft checks that no list holds anything: each result was fetched, and there was one of each.
-func (b *bench) nothingLeft() {
+// requireNoLists fails if a job or a result is left in Redis, for example a second result.
+func (b *bench) requireNoLists() {
 	b.t.Helper()
 	for _, key := range b.keys("*") {
 		if strings.HasPrefix(key, b.queue) || strings.HasPrefix(key, b.prefix) {
@@ -139,7 +139,7 @@ func (b *bench) nothingLeft() {
 	}
 }
 
-func TestOneJob(t *testing.T) {
+func TestJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	registry := prometheus.NewPedanticRegistry()
@@ -161,7 +161,7 @@ func TestOneJob(t *testing.T) {
 	require.Equal(t, "acme", e.Request.Context.Tenant)
 	require.Equal(t, agent.SessionID("test-sess"), e.Request.SessionID)
 	stop()
-	b.nothingLeft()
+	b.requireNoLists()
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
 # HELP jobs_in_flight Jobs that the bridge holds, those that wait included.
 # TYPE jobs_in_flight gauge
@@ -175,7 +175,7 @@ jobs_taken_total 1
 `), "jobs_in_flight", "jobs_published_total", "jobs_taken_total"))
 }
 
-// results says the same of every turn of acme's.
+// results returns the same metadata for every turn of acme.
 type results struct{}
 
 func (results) ResultMetadata(_ context.Context, tenant string, _ agent.TurnID) (agent.ResultMetadata, error) {
@@ -185,25 +185,25 @@ func (results) ResultMetadata(_ context.Context, tenant string, _ agent.TurnID) 
 	return agent.ResultMetadata{ToolCalls: json.RawMessage(`[{"tool":"execute_pipeline","args":{}}]`), TokensUsed: 1523, CacheHit: true}, nil
 }
 
-// apologies says of the turns whose message has the word apology that the work of their job failed.
-type apologies struct{ inbox *inbox }
+// failedWork returns the metadata of a job whose work failed for the turns whose message contains "failed work".
+type failedWork struct{ inbox *inbox }
 
-func (a apologies) ResultMetadata(_ context.Context, _ string, id agent.TurnID) (agent.ResultMetadata, error) {
-	e, _ := a.inbox.envelope(id)
+func (f failedWork) ResultMetadata(_ context.Context, _ string, id agent.TurnID) (agent.ResultMetadata, error) {
+	e, _ := f.inbox.envelope(id)
 	m := agent.ResultMetadata{ToolCalls: json.RawMessage(`[]`)}
-	if strings.Contains(e.Request.Message, "apology") {
+	if strings.Contains(e.Request.Message, "failed work") {
 		m.JobError = &agent.Failure{Type: agent.JobExecutionError, Message: "down", Retryable: true}
 	}
 	return m, nil
 }
 
-// A failed turn is a failed job; a result waits a day.
-func TestAFailedTurn(t *testing.T) {
+// A failed turn is a failed job. A result is kept for a day.
+func TestFailedTurn(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.serve(b.config())
 	b.push(job.Job{JobID: "j", Prompt: "fail"})
-	b.until("result", func() bool { return b.length("agent:results:j") == 1 })
+	b.eventually("the result", func() bool { return b.length("agent:results:j") == 1 })
 	require.Equal(t, 24*time.Hour, b.mini.TTL("agent:results:j"))
 	r := b.wait("j")
 	require.Equal(t, job.StatusFailed, r.Status)
@@ -211,7 +211,7 @@ func TestAFailedTurn(t *testing.T) {
 	require.Equal(t, int64(300), b.inbox.turns["job-j"].envelope.Request.Limits.WallTimeSec)
 }
 
-func TestResultsForEver(t *testing.T) {
+func TestResultsWithoutTTL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := b.config()
@@ -219,12 +219,12 @@ func TestResultsForEver(t *testing.T) {
 	b.serve(cfg)
 	b.push(job.Job{JobID: "j", Prompt: "p"})
 	b.pushRaw(`{"job_id":"k"}`)
-	b.until("results", func() bool { return b.length("agent:results:j") == 1 && b.length("agent:results:k") == 1 })
+	b.eventually("results", func() bool { return b.length("agent:results:j") == 1 && b.length("agent:results:k") == 1 })
 	require.Zero(t, b.mini.TTL("agent:results:j"))
 	require.Zero(t, b.mini.TTL("agent:results:k"))
 }
 
-func TestMessagesThatAreNoJobs(t *testing.T) {
+func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
@@ -239,7 +239,7 @@ func TestMessagesThatAreNoJobs(t *testing.T) {
 	long := strings.Repeat("é", 16<<10)
 	b.pushRaw("\xff" + long)
 	b.pushRaw("")
-	b.until("dead", func() bool { return b.length("agent:jobs:dead") == 3 })
+	b.eventually("three dead letters", func() bool { return b.length("agent:jobs:dead") == 3 })
 
 	dead, err := b.mini.List("agent:jobs:dead")
 	require.NoError(t, err)
@@ -268,12 +268,13 @@ func TestMessagesThatAreNoJobs(t *testing.T) {
 	require.LessOrEqual(t, len(cut["message"].(string)), 16<<10+6)
 	require.True(t, strings.HasPrefix(cut["message"].(string), "\ufffdéé"))
 
-	// The same id, in order, is a job like any other.
+	// A valid job with the same id is run.
 	b.push(job.Job{JobID: "j", Prompt: "p"})
 	require.Equal(t, job.StatusCompleted, b.wait("j").Status)
 	require.InDelta(t, 3, metric(t, registry, "jobs_dead_total"), 0)
 }
 
+// metric returns the value of a counter or gauge, or -1 if it does not exist.
 func metric(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -287,32 +288,32 @@ func metric(t *testing.T, from prometheus.Gatherer, name string) float64 {
 	return -1
 }
 
-func TestTheDeadAreBounded(t *testing.T) {
+func TestDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	old := []any{"agent:jobs:dead"}
+	push := []any{"agent:jobs:dead"}
 	for range 10_000 {
-		old = append(old, "old")
+		push = append(push, "old")
 	}
-	b.do("RPUSH", old...)
+	b.do("RPUSH", push...)
 	b.serve(b.config())
 	b.pushRaw("new")
-	b.until("newest", func() bool { l, _ := b.mini.List("agent:jobs:dead"); return l[0] != "old" })
+	b.eventually("the new dead letter", func() bool { l, _ := b.mini.List("agent:jobs:dead"); return l[0] != "old" })
 	require.Equal(t, 10_000, b.length("agent:jobs:dead"))
 }
 
-// Where a result belongs lies something else: the job goes to the dead, and is not lost without a word.
-func TestAResultHasNoPlace(t *testing.T) {
+// A job whose result cannot be stored becomes a dead letter.
+func TestResultKeyIsNotAList(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	require.NoError(t, b.mini.Set("agent:results:j", "in the way"))
+	require.NoError(t, b.mini.Set("agent:results:j", "not a list"))
 	b.serve(b.config())
 	b.push(job.Job{JobID: "j", Prompt: "p"})
-	b.until("dead", func() bool { return b.length("agent:jobs:dead") == 1 })
+	b.eventually("a dead letter", func() bool { return b.length("agent:jobs:dead") == 1 })
 	_, err := b.client.Wait(t.Context(), "j")
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	b.pushRaw(`{"job_id":"j"}`)
-	b.until("dead too", func() bool { return b.length("agent:jobs:dead") == 2 })
+	b.eventually("a second dead letter", func() bool { return b.length("agent:jobs:dead") == 2 })
 }
 
 func TestRefusals(t *testing.T) {
@@ -336,19 +337,19 @@ func TestRefusals(t *testing.T) {
 			require.Equal(t, &c.want, r.Error)
 			require.Nil(t, r.Metadata)
 			stop()
-			b.nothingLeft()
-			require.Equal(t, 1, b.inbox.submitted())
+			b.requireNoLists()
+			require.Equal(t, 1, b.inbox.submitCount())
 		})
 	}
 }
 
-// While Temporal or the database is away, jobs are kept, and no more are taken than fit.
-func TestTheInboxIsAway(t *testing.T) {
+// While Temporal or the database is unavailable, jobs are retried, and not more of them are taken than may run.
+func TestInboxUnavailable(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	away := true
+	isAvailable := false
 	b.inbox.refuse = func(*agent.Envelope) error {
-		if away {
+		if !isAvailable {
 			return agent.Errorf(agent.CodeUnavailable, "start turn", "no connection")
 		}
 		return nil
@@ -359,41 +360,41 @@ func TestTheInboxIsAway(t *testing.T) {
 	for i := range 5 {
 		b.push(job.Job{JobID: fmt.Sprint(i), Prompt: "p"})
 	}
-	b.until("tries", func() bool { return b.inbox.submitted() >= 6 })
+	b.eventually("several tries", func() bool { return b.inbox.submitCount() >= 6 })
 	require.Equal(t, 3, b.length("agent:jobs"))
-	b.inbox.set(func() { away = false })
+	b.inbox.change(func() { isAvailable = true })
 	for i := range 5 {
 		require.Equal(t, job.StatusCompleted, b.wait(fmt.Sprint(i)).Status)
 	}
 	stop()
-	b.nothingLeft()
+	b.requireNoLists()
 }
 
-// Events that break off are taken up where they were.
-func TestTheEventsBreakOff(t *testing.T) {
+// If following a turn fails, the bridge follows it again from the last event.
+func TestFollowIsResumed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	stop := b.serve(b.config())
 	b.push(job.Job{JobID: "j", Prompt: "hold"})
-	b.until("runs", func() bool { return b.inbox.count() == 1 })
-	b.inbox.set(func() { b.inbox.broken = agent.Errorf(agent.CodeUnavailable, "", "no database") })
-	b.inbox.say("job-j", agent.StatusRunning)
+	b.eventually("the first turn", func() bool { return b.inbox.turnCount() == 1 })
+	b.inbox.change(func() { b.inbox.followErr = agent.Errorf(agent.CodeUnavailable, "", "no database") })
+	b.inbox.emit("job-j", agent.StatusRunning)
 	b.push(job.Job{JobID: "k", Prompt: "p"})
-	b.until("second", func() bool { return b.inbox.count() == 2 })
-	b.inbox.set(func() { b.inbox.broken = nil })
-	b.inbox.let("job-j")
+	b.eventually("the second turn", func() bool { return b.inbox.turnCount() == 2 })
+	b.inbox.change(func() { b.inbox.followErr = nil })
+	b.inbox.finish("job-j")
 	require.Equal(t, job.StatusCompleted, b.wait("j").Status)
 	require.Equal(t, job.StatusCompleted, b.wait("k").Status)
-	require.Equal(t, 2, b.inbox.submitted())
+	require.Equal(t, 2, b.inbox.submitCount())
 	stop()
-	b.nothingLeft()
+	b.requireNoLists()
 }
 
-// A turn whose events have expired ended long ago: its producer hears that.
-func TestTheEventsAreGone(t *testing.T) {
+// A turn whose events have expired ended long ago. Its producer gets a failed result.
+func TestExpiredEvents(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	b.inbox.broken = agent.ErrGap
+	b.inbox.followErr = agent.ErrGap
 	b.serve(b.config())
 	b.push(job.Job{JobID: "j", Prompt: "p"})
 	r := b.wait("j")

@@ -15,31 +15,31 @@ import (
 // ClientConfig is the configuration of [NewClient].
 type ClientConfig struct {
 	URL          string         // as [Config.URL]
-	Redis        *redis.Options // in place of URL
+	Redis        *redis.Options // replaces URL; nil: use URL
 	Queue        string         // "": agent:jobs
 	ResultPrefix string         // "": agent:results
 }
 
 // Client is a producer of jobs. It may be used by several goroutines.
 type Client struct {
-	client *redis.Client
-	queue  queue
+	redis *redis.Client
+	queue queue
 }
 
-// NewClient returns a client that connects when it is first used. Close it.
+// NewClient returns a client that connects when it is first used. The caller must close it.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	client, err := connect(cfg.URL, cfg.Redis)
+	client, err := newClient(cfg.URL, cfg.Redis)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client: client, queue: queue{
-		client: client, name: cmp.Or(cfg.Queue, DefaultQueue), results: cmp.Or(cfg.ResultPrefix, DefaultResultPrefix),
+	return &Client{redis: client, queue: queue{
+		redis: client, name: cmp.Or(cfg.Queue, DefaultQueue), results: cmp.Or(cfg.ResultPrefix, DefaultResultPrefix),
 	}}, nil
 }
 
 // Push puts a job at the end of the queue. The error of an invalid job names the field. [agent.CodeConflict] means that this attempt has ended
-// within the last day and nothing was pushed: another try needs a higher retry count. After [agent.CodeUnavailable] the job may be in the queue
-// or not; pushed again, it still has one result.
+// within the last day and nothing was pushed: another try needs a higher retry count. After [agent.CodeUnavailable], the job may be in the queue
+// or not. The caller may push it again: a job that is in the queue twice still has one result.
 func (c *Client) Push(ctx context.Context, j job.Job) error {
 	if j.CreatedAt.IsZero() {
 		j.CreatedAt = time.Now().UTC().Truncate(time.Millisecond)
@@ -59,8 +59,8 @@ func (c *Client) Push(ctx context.Context, j job.Job) error {
 	}
 }
 
-// Wait waits for a result of the job and takes it: one of several callers gets it. It goes on while Redis is unavailable, and reads a result again
-// that was lost on the way. When ctx ends first, the error is [agent.CodeCancelled] or [agent.CodeUnavailable], up to a second later.
+// Wait waits for a result of the job and removes it from Redis. If several callers wait, one of them gets the result. While Redis is unavailable,
+// Wait retries. If ctx ends first, the error is [agent.CodeCancelled] or [agent.CodeUnavailable], up to a second later.
 func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 	const op = "wait for result"
 	if jobID == "" {
@@ -72,9 +72,9 @@ func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 		if err := agent.Interrupted(ctx, op); err != nil {
 			return job.Result{}, err
 		}
-		// If the answer to a pop were lost, so were the result. This leaves it in the list.
+		// This command leaves the result in the list: a result that BLPOP removed would be lost if the connection broke.
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), popTimeout+takeGrace)
-		raw, err := redis.String(c.client.Wait(bounded, popTimeout, "BLMOVE", key, key, "LEFT", "LEFT", popTimeout.Seconds()))
+		raw, err := redis.String(c.redis.Wait(bounded, popTimeout, "BLMOVE", key, key, "LEFT", "LEFT", popTimeout.Seconds()))
 		cancel()
 		switch {
 		case errors.Is(err, redis.ErrNil):
@@ -97,13 +97,14 @@ func (c *Client) Wait(ctx context.Context, jobID string) (job.Result, error) {
 	}
 }
 
-// claim removes a result from its list and reports whether the caller was first. If that cannot be known, it reports true.
+// claim removes a result from its list. It reports false if another caller has removed it. After an error of Redis, which may have removed the
+// result nevertheless, it reports true.
 func (c *Client) claim(ctx context.Context, key, raw string) bool {
 	wait := newBackoff(time.Second)
-	for isUnsure := false; ; isUnsure = true {
-		n, err := redis.Int(c.client.Do(context.WithoutCancel(ctx), "LREM", key, 1, raw))
+	for hadError := false; ; hadError = true {
+		n, err := redis.Int(c.redis.Do(context.WithoutCancel(ctx), "LREM", key, 1, raw))
 		if err == nil {
-			return n > 0 || isUnsure
+			return n > 0 || hadError
 		}
 		if !pause(ctx, wait.NextBackOff()) {
 			return true
@@ -111,5 +112,5 @@ func (c *Client) claim(ctx context.Context, key, raw string) bool {
 	}
 }
 
-// Close ends the connections.
-func (c *Client) Close() error { return c.client.Close() }
+// Close closes the connections.
+func (c *Client) Close() error { return c.redis.Close() }

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
-func TestNewRefuses(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		cfg     jobs.Config

@@ -29,7 +29,7 @@ const (
 	minLease       = 100 * time.Millisecond
 )
 
-// Results returns the metadata of finished turns; [agent.CodeNotFound] for a turn without a row.
+// Results returns the metadata of finished turns. The error is [agent.CodeNotFound] for a turn without metadata.
 type Results interface {
 	ResultMetadata(ctx context.Context, tenant string, id agent.TurnID) (agent.ResultMetadata, error)
 }
@@ -37,24 +37,24 @@ type Results interface {
 // Config is the configuration of [New].
 type Config struct {
 	URL          string               // redis://user:password@host:6379/0, rediss:// for TLS, unix:///path/to/socket
-	Redis        *redis.Options       // in place of URL
+	Redis        *redis.Options       // replaces URL; nil: use URL
 	Queue        string               // "": agent:jobs
 	ResultPrefix string               // of <prefix>:<job id>; "": agent:results
 	Tenant       string               // the owner of the jobs; "": the default tenant
 	Approvals    agent.ApprovalPolicy // for calls that need an approval; "": refuse
 	Results      Results              // nil: the metadata of results comes from the turn's output
 
-	Concurrency int           // jobs that run at once; 0: 64
-	MaxHeld     int           // jobs that run or wait; 0: 10,000
-	Drain       time.Duration // for running jobs when [Bridge.Serve] ends, before they are given back; 0: 30 s
-	ResultTTL   time.Duration // how long a result waits for its producer; 0: 24 h, negative: for ever
-	Lease       time.Duration // after which others consider a silent bridge dead; 0: 15 s
+	Concurrency int           // maximum of jobs that run; 0: 64
+	MaxHeld     int           // maximum of jobs that run or wait; 0: 10,000
+	Drain       time.Duration // how long running jobs may go on after the context of [Bridge.Serve] has ended; 0: 30 s
+	ResultTTL   time.Duration // how long a result waits for its producer; 0: 24 h, negative: without end
+	Lease       time.Duration // how long a bridge may be silent before others consider it dead; 0: 15 s
 
 	Logger  *zap.Logger
 	Metrics prometheus.Registerer // nil: no metrics
 }
 
-// withDefaults returns the configuration with defaults, or an error that names the setting.
+// withDefaults returns the configuration with defaults, or an error that names the invalid setting.
 func (c Config) withDefaults() (Config, error) {
 	c.Queue = cmp.Or(c.Queue, DefaultQueue)
 	c.ResultPrefix = cmp.Or(c.ResultPrefix, DefaultResultPrefix)
@@ -82,18 +82,16 @@ func (c Config) withDefaults() (Config, error) {
 	return c, c.Approvals.Validate("approvals")
 }
 
-// connect returns a client that connects when it is first used.
-func connect(address string, given *redis.Options) (*redis.Client, error) {
-	switch {
-	case given != nil:
-		return redis.New(*given), nil
-	case address == "":
-		return nil, agent.Invalid("url", "is empty: want redis://host:6379")
-	default:
-		options, err := redis.ParseURL(address)
-		if err != nil {
+// newClient returns a client that connects when it is first used. options replaces the URL unless it is nil.
+func newClient(address string, options *redis.Options) (*redis.Client, error) {
+	if options == nil {
+		if address == "" {
+			return nil, agent.Invalid("url", "is empty: want redis://host:6379")
+		}
+		var err error
+		if options, err = redis.ParseURL(address); err != nil {
 			return nil, agent.Invalid("url", "%w", err)
 		}
-		return redis.New(*options), nil
 	}
+	return redis.New(*options), nil
 }

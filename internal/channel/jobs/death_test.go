@@ -19,59 +19,59 @@ import (
 
 const lease = 300 * time.Millisecond
 
-// A bridge dies, or its connection breaks, at any one of the things that it says to Redis, before or after Redis hears it. The job has one
-// turn and one result, whoever gives it.
-func TestDeathAtAnyMoment(t *testing.T) {
+// A bridge dies, or its connection breaks, at each command that it sends to Redis, before or after Redis has run the command. The job still has one
+// turn and one result.
+func TestBridgeDiesAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	var served sync.WaitGroup
 	t.Cleanup(served.Wait)
-	fine := realBench(t, redis, "fine")
-	w, cfg := newWire(), fine.config()
-	cfg.Redis = w.through(fine.options())
-	fine.serve(cfg)
-	fine.push(job.Job{JobID: "first", Prompt: "p"})
-	fine.wait("first")
-	moments := w.count() // every write that a job took, and on a slow machine a sign of life: each is tried
-	require.GreaterOrEqual(t, moments, 10)
+	healthy := realBench(t, redis, "healthy")
+	d, cfg := newDialer(), healthy.config()
+	cfg.Redis = d.dialFor(healthy.options())
+	healthy.serve(cfg)
+	healthy.push(job.Job{JobID: "first", Prompt: "p"})
+	healthy.wait("first")
+	writes := d.writeCount() // for one job, and on a slow machine for renewals of the lease
+	require.GreaterOrEqual(t, writes, 10)
 	for _, kind := range []struct {
-		name         string
-		sent, hiccup bool
+		name              string
+		isSent, mayRedial bool
 	}{
-		{"dies unheard", false, false},
-		{"dies heard", true, false},
-		{"breaks unheard", false, true},
-		{"breaks heard", true, true},
+		{"dies before a command", false, false},
+		{"dies after a command", true, false},
+		{"connection breaks before a command", false, true},
+		{"connection breaks after a command", true, true},
 	} {
-		for at := 1; at <= moments; at++ {
-			t.Run(fmt.Sprintf("%s at %d", kind.name, at), func(t *testing.T) {
-				b := realBench(t, redis, fmt.Sprintf("%t-%t-%d", kind.sent, kind.hiccup, at))
-				w := newWire()
-				w.at, w.sent, w.hiccup = at, kind.sent, kind.hiccup
+		for n := 1; n <= writes; n++ {
+			t.Run(fmt.Sprintf("%s %d", kind.name, n), func(t *testing.T) {
+				b := realBench(t, redis, fmt.Sprintf("%t-%t-%d", kind.isSent, kind.mayRedial, n))
+				d := newDialer()
+				d.failAt, d.isSent, d.mayRedial = n, kind.isSent, kind.mayRedial
 				cfg := b.config()
-				cfg.Redis, cfg.Lease, cfg.Drain = w.through(b.options()), lease, time.Millisecond
-				first := b.serveLoosely(cfg, &served)
-				defer first()
+				cfg.Redis, cfg.Lease, cfg.Drain = d.dialFor(b.options()), lease, time.Millisecond
+				stop := b.serveUnchecked(cfg, &served)
+				defer stop()
 				b.push(job.Job{JobID: "first", Prompt: "p"})
-				<-w.wrong
-				if !kind.hiccup {
-					first()
+				<-d.failed
+				if !kind.mayRedial {
+					stop()
 					cfg.Redis = b.options()
-					defer b.serveLoosely(cfg, &served)()
+					defer b.serveUnchecked(cfg, &served)()
 				}
 				b.push(job.Job{JobID: "last", Prompt: "p"})
 				require.Equal(t, job.StatusCompleted, b.wait("first").Status)
 				require.Equal(t, job.StatusCompleted, b.wait("last").Status)
-				b.until("all is over", b.empty)
-				b.nothingLeft()
-				require.Equal(t, 2, b.inbox.count())
+				b.eventually("all jobs to be done", b.isEmpty)
+				b.requireNoLists()
+				require.Equal(t, 2, b.inbox.turnCount())
 			})
 		}
 	}
 }
 
-// serveLoosely starts a bridge; stop tells it to leave, and served knows when it has.
-func (b *bench) serveLoosely(cfg jobs.Config, served *sync.WaitGroup) (stop func()) {
+// serveUnchecked starts a bridge whose error is ignored. stop ends it, without waiting; served waits for it.
+func (b *bench) serveUnchecked(cfg jobs.Config, served *sync.WaitGroup) (stop func()) {
 	b.t.Helper()
 	bridge, err := jobs.New(cfg)
 	require.NoError(b.t, err)
@@ -80,98 +80,98 @@ func (b *bench) serveLoosely(cfg jobs.Config, served *sync.WaitGroup) (stop func
 	return cancel
 }
 
-// empty reports whether no list of the bench holds anything.
-func (b *bench) empty() bool {
+// isEmpty reports whether no job is in the queue or in a processing list.
+func (b *bench) isEmpty() bool {
 	keys, err := redis.Strings(b.raw.Do(context.Background(), "KEYS", b.queue+":processing:*"))
 	return err == nil && len(keys) == 0 && b.length(b.queue) == 0
 }
 
-// A bridge that lives keeps its jobs, however long they take.
-func TestTheLivingAreLeftAlone(t *testing.T) {
+// A bridge that renews its lease keeps its jobs, however long they take.
+func TestLiveBridgeKeepsItsJobs(t *testing.T) {
 	t.Parallel()
 	b := realBench(t, startRedis(t), "agent")
 	cfg := b.config()
 	cfg.Lease = lease
 	first := b.serve(cfg)
 	b.push(job.Job{JobID: "j", Prompt: "hold"})
-	b.until("first has it", func() bool { return b.inbox.submitted() == 1 })
-	w, registry := newWire(), prometheus.NewRegistry()
-	cfg.Redis, cfg.Metrics = w.through(b.options()), registry
+	b.eventually("the first bridge to have the job", func() bool { return b.inbox.submitCount() == 1 })
+	d, registry := newDialer(), prometheus.NewRegistry()
+	cfg.Redis, cfg.Metrics = d.dialFor(b.options()), registry
 	second := b.serve(cfg)
-	b.until("second has looked around, for several leases", func() bool { return w.count() > 30 })
-	require.Equal(t, 1, b.inbox.submitted())
+	b.eventually("the second bridge to have looked for dead bridges for several leases", func() bool { return d.writeCount() > 30 })
+	require.Equal(t, 1, b.inbox.submitCount())
 	require.InDelta(t, 0, metric(t, registry, "jobs_adopted_total"), 0)
-	b.inbox.let("job-j")
+	b.inbox.finish("job-j")
 	b.wait("j")
 	first()
 	second()
-	b.nothingLeft()
+	b.requireNoLists()
 }
 
-// A bridge is stopped, thought dead, and wakes up: its job was another's by then, which published the one result.
-func TestWakingUpFromTheDead(t *testing.T) {
+// A bridge is suspended until its lease has expired, and goes on. Meanwhile another bridge has adopted its job and published the one result.
+func TestBridgeWakesUpAfterItsLease(t *testing.T) {
 	t.Parallel()
 	b := realBench(t, startRedis(t), "agent")
-	w := newWire()
+	d := newDialer()
 	cfg := b.config()
-	cfg.Redis, cfg.Lease = w.through(b.options()), lease
-	stopSleeper := b.serve(cfg)
+	cfg.Redis, cfg.Lease = d.dialFor(b.options()), lease
+	stopSuspended := b.serve(cfg)
 	b.push(job.Job{JobID: "j", Prompt: "hold"})
-	b.until("the sleeper has it", func() bool { return b.inbox.submitted() == 1 })
-	w.gate.Lock()
-	wake := sync.OnceFunc(w.gate.Unlock)
+	b.eventually("the first bridge to have the job", func() bool { return b.inbox.submitCount() == 1 })
+	d.blocked.Lock()
+	wake := sync.OnceFunc(d.blocked.Unlock)
 	defer wake()
 	registry := prometheus.NewRegistry()
 	cfg.Redis, cfg.Metrics = b.options(), registry
 	stop := b.serve(cfg)
-	b.until("the other has it", func() bool { return b.inbox.submitted() == 2 })
-	b.inbox.let("job-j")
+	b.eventually("the second bridge to have the job", func() bool { return b.inbox.submitCount() == 2 })
+	b.inbox.finish("job-j")
 	require.Equal(t, job.StatusCompleted, b.wait("j").Status)
-	require.GreaterOrEqual(t, metric(t, registry, "jobs_adopted_total"), 1.0, "the sleeper's last pop may take it again in its sleep")
-	b.do("DEL", "agent:jobs:attempt:j:0") // not what keeps it from publishing
+	require.GreaterOrEqual(t, metric(t, registry, "jobs_adopted_total"), 1.0, "the last pop of the suspended bridge may take the job again")
+	b.do("DEL", "agent:jobs:attempt:j:0") // so that the mark does not prevent a second result
 	wake()
-	b.push(job.Job{JobID: "k", Prompt: "p"}) // and it works on, with the other
+	b.push(job.Job{JobID: "k", Prompt: "p"}) // both bridges take jobs again
 	b.push(job.Job{JobID: "l", Prompt: "p"})
 	b.wait("k")
 	b.wait("l")
-	stopSleeper()
+	stopSuspended()
 	stop()
-	b.nothingLeft()
-	require.Equal(t, 3, b.inbox.count())
+	b.requireNoLists()
+	require.Equal(t, 3, b.inbox.turnCount())
 }
 
-// It wakes up before the other has finished, and its own follower ends at the same time: still one result.
+// A suspended bridge goes on before the bridge that adopted its jobs has finished them. Both see the turns end, and each job has one result.
 func TestTwoBridgesWithOneJob(t *testing.T) {
 	t.Parallel()
 	b := realBench(t, startRedis(t), "agent")
-	w := newWire()
+	d := newDialer()
 	cfg := b.config()
-	cfg.Redis, cfg.Lease = w.through(b.options()), lease
-	stopSleeper := b.serve(cfg)
+	cfg.Redis, cfg.Lease = d.dialFor(b.options()), lease
+	stopSuspended := b.serve(cfg)
 	for i := range 20 {
 		b.push(job.Job{JobID: fmt.Sprint(i), Prompt: "hold"})
 	}
-	b.until("the sleeper has all", func() bool { return b.inbox.submitted() == 20 })
-	w.gate.Lock()
-	wake := sync.OnceFunc(w.gate.Unlock)
+	b.eventually("the first bridge to have all jobs", func() bool { return b.inbox.submitCount() == 20 })
+	d.blocked.Lock()
+	wake := sync.OnceFunc(d.blocked.Unlock)
 	defer wake()
 	cfg.Redis = b.options()
 	stop := b.serve(cfg)
-	b.until("the other has all", func() bool { return b.inbox.submitted() == 40 })
+	b.eventually("the second bridge to have all jobs", func() bool { return b.inbox.submitCount() == 40 })
 	wake()
 	for i := range 20 {
-		b.inbox.let(agent.TurnID(fmt.Sprint("job-", i)))
+		b.inbox.finish(agent.TurnID(fmt.Sprint("job-", i)))
 	}
 	for i := range 20 {
 		require.Equal(t, job.StatusCompleted, b.wait(fmt.Sprint(i)).Status)
 	}
-	stopSleeper()
+	stopSuspended()
 	stop()
-	b.nothingLeft()
-	require.Equal(t, 20, b.inbox.count())
+	b.requireNoLists()
+	require.Equal(t, 20, b.inbox.turnCount())
 }
 
-// Redis crashes in the midst of it and comes back with what it acknowledged.
+// Redis crashes several times while jobs run, and starts again with the commands that it had acknowledged.
 func TestRedisRestarts(t *testing.T) {
 	t.Parallel()
 	s := startRedis(t)
@@ -180,7 +180,7 @@ func TestRedisRestarts(t *testing.T) {
 	cfg.Lease, cfg.Concurrency = time.Second, 4
 	first, second := b.serve(cfg), b.serve(cfg)
 	const n = 60
-	waiting := b.waitForAll(n)
+	waitForResults := b.takeResults(n)
 	for i := range n {
 		prompt := "p"
 		if i%10 == 0 {
@@ -188,10 +188,10 @@ func TestRedisRestarts(t *testing.T) {
 		}
 		for {
 			err := b.client.Push(t.Context(), job.Job{JobID: fmt.Sprint(i), Prompt: prompt})
-			if err == nil || agent.CodeOf(err) == agent.CodeConflict { // it was pushed, and has ended
+			if err == nil || agent.CodeOf(err) == agent.CodeConflict { // an earlier try pushed it, and it has ended
 				break
 			}
-			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err)) // pushed again, it is still one
+			require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 		}
 		if i%20 == 15 {
 			s.kill()
@@ -200,32 +200,32 @@ func TestRedisRestarts(t *testing.T) {
 	}
 	for i := 0; i < n; i += 10 {
 		id := agent.TurnID(fmt.Sprint("job-", i))
-		b.until("held", func() bool { _, ok := b.inbox.envelope(id); return ok })
+		b.eventually("the turn to run", func() bool { _, ok := b.inbox.envelope(id); return ok })
 		if i == 30 {
 			s.kill()
 		}
-		b.inbox.let(id)
+		b.inbox.finish(id)
 		if i == 30 {
 			s.start()
 		}
 	}
-	waiting()
-	b.until("all is over", b.empty)
+	waitForResults()
+	b.eventually("all jobs to be done", b.isEmpty)
 	first()
 	second()
-	b.nothingLeft()
-	require.Equal(t, n, b.inbox.count())
+	b.requireNoLists()
+	require.Equal(t, n, b.inbox.turnCount())
 }
 
-// waitForAll takes the results of jobs 0 to n-1; the function that it returns waits until all are there.
-func (b *bench) waitForAll(n int) (all func()) {
+// takeResults takes the results of the jobs 0 to n-1 in the background. wait waits until all were taken, and fails if a job has failed.
+func (b *bench) takeResults(n int) (wait func()) {
 	var wg sync.WaitGroup
 	errs := make(chan error, n)
 	ids := make(chan int)
 	for range 8 {
 		wg.Go(func() {
 			for i := range ids {
-				ctx, cancel := context.WithTimeout(context.Background(), 2*soon)
+				ctx, cancel := context.WithTimeout(context.Background(), 2*testTimeout)
 				r, err := b.client.Wait(ctx, fmt.Sprint(i))
 				cancel()
 				if err == nil && r.Status != job.StatusCompleted {
@@ -252,19 +252,19 @@ func (b *bench) waitForAll(n int) (all func()) {
 	}
 }
 
-// Five bridges die at random, one every few milliseconds, while 300 jobs flow: 300 turns, 300 results.
+// Five bridges run 300 jobs. Every few milliseconds a random one dies and another one starts. There are 300 turns and 300 results.
 func TestBridgesDieAllTheTime(t *testing.T) {
 	t.Parallel()
 	b := realBench(t, startRedis(t), "agent")
 	const n, bridges = 300, 5
 	var served sync.WaitGroup
 	start := func() (kill func()) {
-		w := newWire()
+		d := newDialer()
 		cfg := b.config()
-		cfg.Redis, cfg.Lease, cfg.Drain, cfg.Concurrency = w.through(b.options()), lease, time.Millisecond, 8
-		stop := b.serveLoosely(cfg, &served)
+		cfg.Redis, cfg.Lease, cfg.Drain, cfg.Concurrency = d.dialFor(b.options()), lease, time.Millisecond, 8
+		stop := b.serveUnchecked(cfg, &served)
 		return func() {
-			w.kill()
+			d.kill()
 			stop()
 		}
 	}
@@ -272,25 +272,25 @@ func TestBridgesDieAllTheTime(t *testing.T) {
 	for i := range kills {
 		kills[i] = start()
 	}
-	waiting := b.waitForAll(n)
+	waitForResults := b.takeResults(n)
 	for i := range n {
 		b.push(job.Job{JobID: fmt.Sprint(i), Prompt: "slow"})
 		if i%2 == 0 {
 			victim := rand.N(bridges)
 			kills[victim]()
 			kills[victim] = start()
-			mark := fmt.Sprintf("%s:attempt:%d:0", b.queue, rand.N(i+1)) // of which job is chance: deaths come when they come
-			b.until("a job is taken", func() bool { return b.do("EXISTS", mark) == int64(1) })
+			mark := fmt.Sprintf("%s:attempt:%d:0", b.queue, rand.N(i+1)) // of a random job, so that the time until the next death varies
+			b.eventually("a job to be taken", func() bool { return b.do("EXISTS", mark) == int64(1) })
 		}
 	}
-	waiting()
-	b.until("all is over", b.empty)
+	waitForResults()
+	b.eventually("all jobs to be done", b.isEmpty)
 	for _, kill := range kills {
 		kill()
 	}
 	served.Wait()
-	b.nothingLeft()
-	require.Equal(t, n, b.inbox.count())
-	require.Greater(t, b.inbox.submitted(), n, "some death must have hit")
-	t.Logf("%d jobs, %d deaths, %d submissions", n, n/2, b.inbox.submitted())
+	b.requireNoLists()
+	require.Equal(t, n, b.inbox.turnCount())
+	require.Greater(t, b.inbox.submitCount(), n, "no bridge died while it had a job")
+	t.Logf("%d jobs, %d deaths, %d submissions", n, n/2, b.inbox.submitCount())
 }

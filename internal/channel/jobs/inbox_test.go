@@ -11,20 +11,20 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// inbox is an [agent.Inbox] in memory: turns are what their message says.
+// inbox is an [agent.Inbox] in memory. The first word of a message says what its turn does:
 //
-//	fail …     a failed turn
-//	hold …     runs until it is let go
-//	ask …      waits for a person until it is let go
-//	slow …     ends a moment later
-//	behind …   says nothing until it is let go
-//	anything   is answered at once
+//	fail     fails
+//	hold     runs until the test finishes it
+//	ask      waits for a person until the test finishes it
+//	slow     completes after some milliseconds
+//	behind   has no event until the test finishes it
+//	other    completes at once
 type inbox struct {
-	mu      sync.Mutex
-	turns   map[agent.TurnID]*turn
-	refuse  func(e *agent.Envelope) error // before anything else; nil: nothing is refused
-	submits int
-	broken  error // the error of Follow
+	mu        sync.Mutex
+	turns     map[agent.TurnID]*turn
+	refuse    func(e *agent.Envelope) error // returns the error of Submit; nil: nothing is refused
+	submits   int
+	followErr error // the error of Follow
 }
 
 type turn struct {
@@ -58,21 +58,21 @@ func (b *inbox) Submit(ctx context.Context, e agent.Envelope) (agent.Receipt, er
 	switch kind, _, _ := strings.Cut(e.Request.Message, " "); kind {
 	case "behind":
 	case "slow":
-		t.say(agent.StatusRunning)
-		time.AfterFunc(time.Duration(rand.N(30))*time.Millisecond, func() { b.set(t.end) })
+		t.emit(agent.StatusRunning)
+		time.AfterFunc(time.Duration(rand.N(30))*time.Millisecond, func() { b.change(t.end) })
 	case "hold":
-		t.say(agent.StatusRunning)
+		t.emit(agent.StatusRunning)
 	case "ask":
-		t.say(agent.StatusRunning)
-		t.say(agent.StatusWaiting)
+		t.emit(agent.StatusRunning)
+		t.emit(agent.StatusWaiting)
 	default:
-		t.say(agent.StatusRunning)
+		t.emit(agent.StatusRunning)
 		t.end()
 	}
 	return r, nil
 }
 
-func (t *turn) say(s agent.EventStatusValue) {
+func (t *turn) emit(s agent.EventStatusValue) {
 	e := agent.Event{
 		Meta: agent.EventMeta{EventIndex: int64(len(t.events) + 1), TurnID: t.envelope.Request.TurnID, Time: time.Now()}, Type: agent.EventStatus, Status: s,
 	}
@@ -93,38 +93,38 @@ func (t *turn) say(s agent.EventStatusValue) {
 
 func (t *turn) end() {
 	if strings.HasPrefix(t.envelope.Request.Message, "fail") {
-		t.say(agent.StatusFailed)
+		t.emit(agent.StatusFailed)
 		return
 	}
-	t.say(agent.StatusCompleted)
+	t.emit(agent.StatusCompleted)
 }
 
-// let lets a turn go on to its end.
-func (b *inbox) let(id agent.TurnID) {
+// finish ends a turn that waits for the test.
+func (b *inbox) finish(id agent.TurnID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns[id].say(agent.StatusRunning)
+	b.turns[id].emit(agent.StatusRunning)
 	b.turns[id].end()
 }
 
-// say is the turn's next status.
-func (b *inbox) say(id agent.TurnID, s agent.EventStatusValue) {
+// emit adds a status event to a turn.
+func (b *inbox) emit(id agent.TurnID, s agent.EventStatusValue) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.turns[id].say(s)
+	b.turns[id].emit(s)
 }
 
 func (b *inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		for {
 			b.mu.Lock()
-			t, broken := b.turns[id], b.broken
-			if broken != nil || t == nil {
+			t, err := b.turns[id], b.followErr
+			if err == nil && t == nil {
+				err = agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
+			}
+			if err != nil {
 				b.mu.Unlock()
-				if broken == nil {
-					broken = agent.Errorf(agent.CodeNotFound, "", "no turn %q", id)
-				}
-				yield(agent.Event{}, broken)
+				yield(agent.Event{}, err)
 				return
 			}
 			events, more := t.events[min(int(after), len(t.events)):], t.more
@@ -148,8 +148,8 @@ func (b *inbox) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 func (b *inbox) Decide(context.Context, agent.TurnID, agent.Decision) error      { return nil }
 func (b *inbox) Cancel(context.Context, agent.TurnID, agent.CancelRequest) error { return nil }
 
-// count is how many turns there are.
-func (b *inbox) count() int {
+// turnCount returns how many turns there are.
+func (b *inbox) turnCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.turns)
@@ -165,14 +165,16 @@ func (b *inbox) envelope(id agent.TurnID) (agent.Envelope, bool) {
 	return t.envelope, true
 }
 
-func (b *inbox) submitted() int {
+// submitCount returns how often Submit was called.
+func (b *inbox) submitCount() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.submits
 }
 
-func (b *inbox) set(change func()) {
+// change runs a function that changes the inbox, under its lock.
+func (b *inbox) change(do func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	change()
+	do()
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// server is a real Redis of the test's own, on a socket in a folder of its own, that keeps what it acknowledged.
+// server is a Redis server for one test. It writes each command to disk before it acknowledges it.
 type server struct {
 	t      testing.TB
 	dir    string
@@ -57,7 +57,7 @@ func (s *server) start() {
 	require.Eventually(s.t, func() bool { _, err := s.client.Do(context.Background(), "PING"); return err == nil }, 20*time.Second, 10*time.Millisecond)
 }
 
-// kill ends it as a crash does.
+// kill ends the server as a crash does.
 func (s *server) kill() {
 	if s.cmd != nil && s.cmd.Process != nil {
 		_ = s.cmd.Process.Kill()
@@ -66,83 +66,84 @@ func (s *server) kill() {
 	}
 }
 
-// wire makes connections that go wrong when they are told to.
-type wire struct {
-	mu     sync.Mutex
-	gate   sync.RWMutex // held: nothing passes
-	conns  []net.Conn
-	dead   bool
-	writes int
+// dialer makes connections that fail when a test says so.
+type dialer struct {
+	blocked sync.RWMutex // while a test holds it, nothing is sent
 
-	at     int  // the write that goes wrong, from 1; 0: none
-	sent   bool // it reaches the server, and only the answer is lost
-	hiccup bool // one connection breaks, and others may be made; else it is the end of all
-	wrong  chan struct{}
+	mu       sync.Mutex
+	conns    []net.Conn
+	isKilled bool
+	writes   int
+
+	failAt    int  // number of the write that fails, from 1; 0: none fails
+	isSent    bool // whether the write that fails reaches the server, so that only the reply is lost
+	mayRedial bool // whether new connections can be made after the failure
+	failed    chan struct{}
 }
 
-func newWire() *wire { return &wire{wrong: make(chan struct{})} }
+func newDialer() *dialer { return &dialer{failed: make(chan struct{})} }
 
-// through puts the wire into a client's options.
-func (w *wire) through(o *redis.Options) *redis.Options {
+// dialFor makes a client's options use the dialer, and returns them.
+func (d *dialer) dialFor(o *redis.Options) *redis.Options {
 	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if w.dead {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.isKilled {
 			_ = c.Close()
 			return nil, net.ErrClosed
 		}
-		w.conns = append(w.conns, c)
-		return &wiredConn{Conn: c, wire: w}, nil
+		d.conns = append(d.conns, c)
+		return &dialedConn{Conn: c, dialer: d}, nil
 	}
 	return o
 }
 
-func (w *wire) count() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.writes
+func (d *dialer) writeCount() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.writes
 }
 
-// kill cuts all connections for good, as the death of the process does.
-func (w *wire) kill() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.dead = true
-	for _, c := range w.conns {
+// kill closes all connections and refuses new ones, as if the process had died.
+func (d *dialer) kill() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.isKilled = true
+	for _, c := range d.conns {
 		_ = c.Close()
 	}
 }
 
-type wiredConn struct {
+type dialedConn struct {
 	net.Conn
 
-	wire *wire
+	dialer *dialer
 }
 
-func (c *wiredConn) Write(b []byte) (int, error) {
-	w := c.wire
-	w.gate.RLock()
-	defer w.gate.RUnlock()
-	w.mu.Lock()
-	w.writes++
-	now := w.writes == w.at
-	w.mu.Unlock()
-	if !now {
+func (c *dialedConn) Write(b []byte) (int, error) {
+	d := c.dialer
+	d.blocked.RLock()
+	defer d.blocked.RUnlock()
+	d.mu.Lock()
+	d.writes++
+	isFailure := d.writes == d.failAt
+	d.mu.Unlock()
+	if !isFailure {
 		return c.Conn.Write(b)
 	}
-	if w.sent {
+	if d.isSent {
 		_, _ = c.Conn.Write(b)
 		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
-		_, _ = c.Read(make([]byte, 1)) // the server has done it
+		_, _ = c.Read(make([]byte, 1)) // wait until the server has run the command
 	}
 	_ = c.Close()
-	if !w.hiccup {
-		w.kill()
+	if !d.mayRedial {
+		d.kill()
 	}
-	close(w.wrong)
+	close(d.failed)
 	return 0, net.ErrClosed
 }

@@ -1,39 +1,39 @@
 package jobs
 
-// The scripts. Each is one atomic step. Redis takes nothing back when a later command of a script fails. So those that remove an entry first check
-// the type of every key, and write nothing before. An attempt whose key holds no string has no mark, and its key is overwritten.
+// The scripts. Each runs atomically, but Redis does not undo its writes when a later command of it fails. So a script that removes an entry first
+// checks the types of all keys. An attempt whose key is not a string has no mark, and its key is overwritten.
 const (
-	// Functions of the scripts: mark returns the mark of an attempt or nothing; ended reports whether a mark is that of an attempt that has ended;
-	// room reports whether a key holds a list or is free.
-	luaMark = `
+	// luaFunctions are shared by the scripts. mark returns the mark of an attempt, or ''. ended reports whether a mark says that the attempt has
+	// ended. isList reports whether a value can be pushed to a key: it is a list or does not exist.
+	luaFunctions = `
 local function mark(key)
   if redis.call('TYPE', key).ok ~= 'string' then return '' end
   return redis.call('GET', key) or ''
 end
 local function ended(current) return current == 'completed' or current == 'failed' end
-local function room(key)
+local function isList(key)
   local kind = redis.call('TYPE', key).ok
   return kind == 'none' or kind == 'list'
 end`
 
-	// luaPush adds a message to the queue and returns nothing. If its attempt has ended already, it returns the mark of that instead.
+	// luaPush adds a message to the queue and returns ''. If the attempt has ended, it adds nothing and returns the attempt's mark.
 	// KEYS: queue, attempt. ARGV: message.
-	luaPush = luaMark + `
+	luaPush = luaFunctions + `
 local current = mark(KEYS[2])
 if ended(current) then return current end
 redis.call('RPUSH', KEYS[1], ARGV[1])
 return ''`
 
-	// luaBeat renews a bridge's lease.
+	// luaRenew renews a bridge's lease.
 	// KEYS: alive, bridges. ARGV: bridge, lease in ms.
-	luaBeat = `
+	luaRenew = `
 redis.call('SET', KEYS[1], 1, 'PX', ARGV[2])
 redis.call('ZADD', KEYS[2], redis.call('TIME')[1], ARGV[1])
 return 1`
 
-	// luaDead lists the bridges without a lease that hold jobs, and forgets old ones that hold none.
-	// KEYS: bridges. ARGV: prefixes of alive and processing, seconds after which a bridge is old.
-	luaDead = `
+	// luaFindDead lists the bridges without a lease that hold jobs. It removes those that hold none from the list of bridges after a while.
+	// KEYS: bridges. ARGV: prefixes of alive and processing, seconds after which a bridge is removed.
+	luaFindDead = `
 local found = {}
 local old = redis.call('TIME')[1] - ARGV[3]
 local list = redis.call('ZRANGE', KEYS[1], 0, 9999, 'WITHSCORES')
@@ -48,9 +48,9 @@ for i = 1, #list, 2 do
 end
 return found`
 
-	// luaGiveBack moves jobs from a processing list to the head of the queue, the last first, so that they keep their order. It returns how many,
-	// or -1 for another bridge that lives. ARGV 2 is 1 for the calling bridge itself, which is forgotten after its last job.
-	// KEYS: queue, processing, alive, bridges. ARGV: bridge, is it the caller, limit.
+	// luaGiveBack moves jobs from a processing list to the head of the queue, the last one first, so that they keep their order. It returns how many,
+	// or -1 if the bridge is not the caller and has a lease. If the caller gives back its own jobs, the last call also removes its lease.
+	// KEYS: queue, processing, alive, bridges. ARGV: bridge, 1 if it is the caller, limit.
 	luaGiveBack = `
 local self = ARGV[2] == '1'
 if not self and redis.call('EXISTS', KEYS[3]) == 1 then return -1 end
@@ -62,10 +62,10 @@ if self and n < limit then
 end
 return n`
 
-	// luaBegin marks an attempt as running, unless it has ended, and returns its mark and those of the attempts before it, the latest first. If it
-	// has ended and its result was not taken yet, the message is dropped, and luaBegin returns nothing at all.
+	// luaBegin marks an attempt as running unless it has ended. It returns the attempt's mark and those of the earlier attempts, the latest first. If
+	// the attempt has ended and its result still waits for the producer, luaBegin drops the message and returns an empty list.
 	// KEYS: processing, attempt, results, earlier attempts. ARGV: message, ms to keep the mark.
-	luaBegin = luaMark + `
+	luaBegin = luaFunctions + `
 local current = mark(KEYS[2])
 if not ended(current) then
   current = 'running'
@@ -78,12 +78,11 @@ local marks = {current}
 for i = 4, #KEYS do marks[i - 2] = mark(KEYS[i]) end
 return marks`
 
-	// luaPublish ends an attempt. It returns published; gone, when the entry is not the bridge's any more; duplicate, when the attempt was
-	// answered already; occupied, when the key of the results holds no list. ARGV 6 is 1 for an attempt that had ended when the message was
-	// begun: its result is published again unless one is there.
-	// KEYS: processing, attempt, results. ARGV: message, status, ms to keep the mark, result, ms to keep it or 0, had it ended.
-	luaPublish = luaMark + `
-if not room(KEYS[3]) then return 'occupied' end
+	// luaPublish publishes the result of an attempt and marks the attempt as ended. It returns one of the outcomes of queue.go. The result of an
+	// attempt that had ended when luaBegin ran is published again, unless a result waits for the producer.
+	// KEYS: processing, attempt, results. ARGV: message, status, ms to keep the mark, result, ms to keep it or 0, 1 if the attempt had ended.
+	luaPublish = luaFunctions + `
+if not isList(KEYS[3]) then return 'occupied' end
 local current = mark(KEYS[2])
 if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
 if ended(current) and (ARGV[6] == '0' or redis.call('EXISTS', KEYS[3]) == 1) then return 'duplicate' end
@@ -92,20 +91,20 @@ if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return 'published'`
 
-	// luaBury moves a message to the dead letters, and sends a result, if any, to its producer. It returns buried; gone, when the entry is not the
-	// bridge's any more; occupied, when the key of the dead letters holds no list: then the entry stays, and the result is sent.
-	// KEYS: processing, dead, results. ARGV: message, dead letter, letters to keep, result or nothing, ms to keep it or 0.
-	luaBury = luaMark + `
-local outcome, tell = 'occupied', ARGV[4] ~= '' and room(KEYS[3])
-if room(KEYS[2]) then
+	// luaAddDeadLetter moves a message to the dead letters and sends the result, unless it is '', to the producer. It returns one of the outcomes of
+	// queue.go. If the outcome is occupied, the message stays in the processing list although the result was sent.
+	// KEYS: processing, dead, results. ARGV: message, dead letter, dead letters to keep, result or '', ms to keep it or 0.
+	luaAddDeadLetter = luaFunctions + `
+local outcome, hasResult = 'occupied', ARGV[4] ~= '' and isList(KEYS[3])
+if isList(KEYS[2]) then
   if redis.call('LREM', KEYS[1], 1, ARGV[1]) == 0 then return 'gone' end
   redis.call('LPUSH', KEYS[2], ARGV[2])
   redis.call('LTRIM', KEYS[2], 0, ARGV[3] - 1)
-  outcome = 'buried'
+  outcome = 'published'
 elseif not redis.call('LPOS', KEYS[1], ARGV[1]) then
   return 'gone'
 end
-if tell then
+if hasResult then
   redis.call('RPUSH', KEYS[3], ARGV[4])
   if tonumber(ARGV[5]) > 0 then redis.call('PEXPIRE', KEYS[3], ARGV[5]) end
 end

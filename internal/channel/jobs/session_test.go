@@ -14,20 +14,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
-// of is a job of a session.
-func of(session string, i int, prompt string) job.Job {
+// sessionJob returns the i-th job of a session.
+func sessionJob(session string, i int, prompt string) job.Job {
 	return job.Job{JobID: fmt.Sprint(session, "-", i), Prompt: prompt, Context: job.Context{SessionID: session}}
 }
 
-// A session with many jobs, whether it waits for a person or works, takes one place at most, and keeps its jobs in their order.
-func TestOneSessionHoldsUpNobody(t *testing.T) {
+// A session with many jobs takes at most one slot, whether its first job runs or waits for a person. Its jobs are submitted in order.
+func TestSessionTakesOneSlot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		first       string
+		prompt      string // of the first job
 		concurrency int
 	}{
 		"waits for a person": {"ask", 1},
-		"works":              {"hold", 2},
+		"runs":               {"hold", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -40,38 +40,37 @@ func TestOneSessionHoldsUpNobody(t *testing.T) {
 			cfg := b.config()
 			cfg.Concurrency = c.concurrency
 			stop := b.serve(cfg)
-			b.push(of("s", 0, c.first))
+			b.push(sessionJob("s", 0, c.prompt))
 			want := []string{"job-s-0"}
 			for i := 1; i < 200; i++ {
-				b.push(of("s", i, "p"))
+				b.push(sessionJob("s", i, "p"))
 				want = append(want, fmt.Sprint("job-s-", i))
 			}
 			b.push(job.Job{JobID: "free", Prompt: "p"})
-			b.push(of("other", 0, "p"))
-			began := time.Now()
+			b.push(sessionJob("other", 0, "p"))
+			start := time.Now()
 			require.Equal(t, job.StatusCompleted, b.wait("free").Status)
 			require.Equal(t, job.StatusCompleted, b.wait("other-0").Status)
-			require.Less(t, time.Since(began), 8*time.Second, "less than it takes to see that a turn is silent")
-			require.Equal(t, 3, b.inbox.count())
-			b.inbox.let("job-s-0")
+			require.Less(t, time.Since(start), 8*time.Second, "less than the time after which a turn without events frees its slot")
+			require.Equal(t, 3, b.inbox.turnCount())
+			b.inbox.finish("job-s-0")
 			for i := range 200 {
 				require.Equal(t, job.StatusCompleted, b.wait(fmt.Sprint("s-", i)).Status)
 			}
 			stop()
-			b.nothingLeft()
+			b.requireNoLists()
 			order = slices.DeleteFunc(order, func(id string) bool { return !strings.HasPrefix(id, "job-s-") })
 			require.Equal(t, want, order)
 		})
 	}
 }
 
-// A job that its session has no room for, for other doors have filled it, waits without a place.
-func TestFullSessionsHoldUpNobody(t *testing.T) {
+// A job whose session can queue no more turns waits without a slot.
+func TestFullSessionTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	full := true
 	b.inbox.refuse = func(e *agent.Envelope) error {
-		if full && e.Request.SessionID != "" {
+		if e.Request.SessionID != "" {
 			return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Minute}
 		}
 		return nil
@@ -80,19 +79,18 @@ func TestFullSessionsHoldUpNobody(t *testing.T) {
 	cfg.Concurrency = 2
 	stop := b.serve(cfg)
 	for i := range 5 {
-		b.push(of(fmt.Sprint("s", i), 0, "p"))
+		b.push(sessionJob(fmt.Sprint("s", i), 0, "p"))
 	}
 	b.push(job.Job{JobID: "free", Prompt: "p"})
 	require.Equal(t, job.StatusCompleted, b.wait("free").Status)
-	b.until("every session has refused its job", func() bool { return b.inbox.submitted() >= 6 })
-	require.Equal(t, 1, b.inbox.count())
-	b.inbox.set(func() { full = false })
-	stop() // which nobody waits for
+	b.eventually("every session to refuse its job", func() bool { return b.inbox.submitCount() >= 6 })
+	require.Equal(t, 1, b.inbox.turnCount())
+	stop() // it does not wait for jobs without a slot
 	require.Equal(t, 5, b.length("agent:jobs"))
 }
 
-// A refusal that is not the session's matter keeps its place, so that no more are taken than can run.
-func TestABusyRuntimeIsLeftInPeace(t *testing.T) {
+// A job that is refused because the whole runtime is busy keeps its slot, so that the bridge does not take more jobs than may run.
+func TestRateLimitedJobKeepsItsSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.inbox.refuse = func(*agent.Envelope) error { return agent.Errorf(agent.CodeRateLimited, "", "slow down") }
@@ -102,21 +100,21 @@ func TestABusyRuntimeIsLeftInPeace(t *testing.T) {
 	for i := range 5 {
 		b.push(job.Job{JobID: fmt.Sprint(i), Prompt: "p"})
 	}
-	b.until("tries", func() bool { return b.inbox.submitted() >= 6 })
+	b.eventually("several tries", func() bool { return b.inbox.submitCount() >= 6 })
 	require.Equal(t, 3, b.length("agent:jobs"))
 }
 
-// Whoever leaves starts none of the jobs that wait for another of their session: they go back in their order.
-func TestLeavingWithALine(t *testing.T) {
+// A bridge that stops starts no job that waits for another job of its session. It gives those jobs back in their order.
+func TestStopWithWaitingSessionJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
 	cfg := b.config()
 	cfg.Metrics = registry
 	stop := b.serve(cfg)
-	b.push(of("s", 0, "hold"))
+	b.push(sessionJob("s", 0, "hold"))
 	for i := 1; i < 5; i++ {
-		b.push(of("s", i, "p"))
+		b.push(sessionJob("s", i, "p"))
 	}
 	b.push(job.Job{JobID: "last", Prompt: "p"})
 	b.wait("last")
@@ -125,11 +123,11 @@ func TestLeavingWithALine(t *testing.T) {
 		defer close(stopped)
 		stop()
 	}()
-	b.until("it leaves", func() bool { return metric(t, registry, "jobs_in_flight") == 1 })
-	b.inbox.let("job-s-0")
+	b.eventually("only the first job to be left", func() bool { return metric(t, registry, "jobs_in_flight") == 1 })
+	b.inbox.finish("job-s-0")
 	require.Equal(t, job.StatusCompleted, b.wait("s-0").Status)
 	<-stopped
-	require.Equal(t, 2, b.inbox.count())
+	require.Equal(t, 2, b.inbox.turnCount())
 	list, err := b.mini.List("agent:jobs")
 	require.NoError(t, err)
 	require.Len(t, list, 4)
@@ -139,8 +137,8 @@ func TestLeavingWithALine(t *testing.T) {
 	}
 }
 
-// A retry that is pushed right behind its job finds it, however fast both are taken.
-func TestRetriesPushedAtOnce(t *testing.T) {
+// A retry that is pushed directly after its job joins the job's turn, even if both are taken at the same time.
+func TestRetryPushedWithItsJob(t *testing.T) {
 	t.Parallel()
 	redis := startRedis(t)
 	for _, bridges := range []int{1, 2} {
@@ -162,7 +160,7 @@ func TestRetriesPushedAtOnce(t *testing.T) {
 					require.Equal(t, "answer to slow", b.wait(fmt.Sprint(i)).Output)
 				}
 			}
-			require.Equal(t, pairs, b.inbox.count(), "no retry ran")
+			require.Equal(t, pairs, b.inbox.turnCount(), "a retry was a turn of its own")
 		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// slots counts the jobs of a bridge, their bytes, and how many of them run.
+// slots limits how many jobs run, how many run or wait, and how many bytes they have together.
 type slots struct {
 	mu      sync.Mutex
 	running int
@@ -16,17 +16,17 @@ type slots struct {
 	maxRunning, maxHeld, maxBytes int
 }
 
-func newSlots(running, held, size int) *slots {
-	return &slots{freed: make(chan struct{}, 1), maxRunning: running, maxHeld: held, maxBytes: size}
+func newSlots(maxRunning, maxHeld, maxBytes int) *slots {
+	return &slots{freed: make(chan struct{}, 1), maxRunning: maxRunning, maxHeld: maxHeld, maxBytes: maxBytes}
 }
 
-// waitForRoom waits until another job may be taken. One goroutine at a time may wait.
+// waitForRoom waits until another job may be taken. Only one goroutine may call it or waitUntilIdle at a time.
 func (s *slots) waitForRoom(ctx context.Context) error {
 	for {
 		s.mu.Lock()
-		free := s.running < s.maxRunning && s.held < s.maxHeld && s.bytes < s.maxBytes
+		hasRoom := s.running < s.maxRunning && s.held < s.maxHeld && s.bytes < s.maxBytes
 		s.mu.Unlock()
-		if free {
+		if hasRoom {
 			return ctx.Err()
 		}
 		select {
@@ -37,7 +37,7 @@ func (s *slots) waitForRoom(ctx context.Context) error {
 	}
 }
 
-// waitUntilIdle waits until no job runs. One goroutine at a time may wait, and none for room.
+// waitUntilIdle waits until no job runs.
 func (s *slots) waitUntilIdle(ctx context.Context) {
 	for ctx.Err() == nil && s.runningCount() > 0 {
 		select {
@@ -53,13 +53,14 @@ func (s *slots) runningCount() int {
 	return s.running
 }
 
-func (s *slots) add(running, held, size int) {
+// add changes the counts and signals if one has gone down.
+func (s *slots) add(running, held, bytes int) {
 	s.mu.Lock()
 	s.running += running
 	s.held += held
-	s.bytes += size
+	s.bytes += bytes
 	s.mu.Unlock()
-	if running < 0 || held < 0 || size < 0 {
+	if running < 0 || held < 0 || bytes < 0 {
 		select {
 		case s.freed <- struct{}{}:
 		default:
@@ -67,43 +68,44 @@ func (s *slots) add(running, held, size int) {
 	}
 }
 
-// place is the place of one job. A job that waits gives up its share of running jobs, and takes it again, full or not, when it continues.
-type place struct {
+// jobSlot is one job in [slots]. While it waits it does not count as running. When it goes on it counts again, even if that exceeds the limit.
+type jobSlot struct {
 	slots *slots
-	size  int
+	bytes int
 
-	mu      sync.Mutex
-	running bool
-	left    bool
+	mu         sync.Mutex
+	isRunning  bool
+	isReleased bool
 }
 
-func (s *slots) enter(size int, running bool) *place {
-	s.add(0, 1, size)
-	p := &place{slots: s, size: size}
-	p.setRunning(running)
-	return p
+// acquire adds a job. It does not wait for room.
+func (s *slots) acquire(bytes int, isRunning bool) *jobSlot {
+	s.add(0, 1, bytes)
+	slot := &jobSlot{slots: s, bytes: bytes}
+	slot.setRunning(isRunning)
+	return slot
 }
 
-// setRunning sets whether the job runs.
-func (p *place) setRunning(running bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.left || p.running == running:
-	case running:
-		p.slots.add(1, 0, 0)
-	default:
-		p.slots.add(-1, 0, 0)
+// setRunning sets whether the job runs. After release it does nothing.
+func (j *jobSlot) setRunning(isRunning bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.isReleased || j.isRunning == isRunning {
+		return
 	}
-	if !p.left {
-		p.running = running
+	j.isRunning = isRunning
+	if isRunning {
+		j.slots.add(1, 0, 0)
+	} else {
+		j.slots.add(-1, 0, 0)
 	}
 }
 
-func (p *place) leave() {
-	p.setRunning(false)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.left = true
-	p.slots.add(0, -1, -p.size)
+// release removes the job.
+func (j *jobSlot) release() {
+	j.setRunning(false)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.isReleased = true
+	j.slots.add(0, -1, -j.bytes)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestSlots(t *testing.T) {
-	full := func(s *slots) bool {
+	isFull := func(s *slots) bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
 		return s.waitForRoom(ctx) != nil
@@ -20,31 +20,31 @@ func TestSlots(t *testing.T) {
 		"bytes":   newSlots(100, 100, 20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			first := s.enter(10, true)
-			require.False(t, full(s))
-			second := s.enter(10, true)
-			require.True(t, full(s))
+			first := s.acquire(10, true)
+			require.False(t, isFull(s))
+			second := s.acquire(10, true)
+			require.True(t, isFull(s))
 			second.setRunning(false)
 			second.setRunning(false)
-			require.Equal(t, name != "running", full(s))
+			require.Equal(t, name != "running", isFull(s))
 			second.setRunning(true)
-			require.True(t, full(s))
-			free := make(chan error)
-			go func() { free <- s.waitForRoom(t.Context()) }()
-			first.leave()
-			require.NoError(t, <-free)
-			first.setRunning(true) // it has left
+			require.True(t, isFull(s))
+			hasRoom := make(chan error)
+			go func() { hasRoom <- s.waitForRoom(t.Context()) }()
+			first.release()
+			require.NoError(t, <-hasRoom)
+			first.setRunning(true) // has no effect after release
 			require.Equal(t, 1, s.runningCount())
-			second.leave()
+			second.release()
 			require.Zero(t, s.runningCount()+s.held+s.bytes)
 			s.waitUntilIdle(t.Context())
 		})
 	}
 }
 
-func TestIdleWaits(t *testing.T) {
+func TestWaitUntilIdle(t *testing.T) {
 	s := newSlots(2, 2, 100)
-	p := s.enter(1, true)
+	slot := s.acquire(1, true)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	s.waitUntilIdle(ctx)
@@ -54,6 +54,6 @@ func TestIdleWaits(t *testing.T) {
 		defer close(idle)
 		s.waitUntilIdle(t.Context())
 	}()
-	p.setRunning(false)
+	slot.setRunning(false)
 	<-idle
 }

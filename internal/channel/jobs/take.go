@@ -11,32 +11,32 @@ import (
 )
 
 const (
-	takeGrace = 3 * time.Second // added to the timeout of a pop
-	beginTime = 5 * time.Second // to mark an attempt
+	takeGrace    = 3 * time.Second // added to the timeout of a pop
+	beginTimeout = 5 * time.Second // of marking an attempt
 )
 
 // message is a message that the bridge has taken.
 type message struct {
-	raw      string
-	job      job.Job
-	parseErr error // not nil if the message is no job
-	earlier  []int // attempts before this one that run or have completed, the latest first
-	hadEnded bool  // the attempt had ended before: its result is published again
-	unsure   bool  // the attempt right before this one has no mark
+	raw              string
+	job              job.Job
+	parseErr         error // not nil if the message is not a job
+	earlier          []int // retry counts of earlier attempts that run or have completed, the latest first
+	hadEnded         bool  // whether the attempt had ended when it was marked; then its result is published again
+	previousUnmarked bool  // whether the previous attempt has no mark
 }
 
 // takeJobs takes jobs while there is room, until ctx ends. The jobs run until working ends.
-func (s *session) takeJobs(ctx, working context.Context) {
+func (s *server) takeJobs(ctx, working context.Context) {
 	wait := newBackoff(5 * time.Second)
 	for s.slots.waitForRoom(ctx) == nil {
 		raw, ok, err := s.takeNext(ctx, working)
-		switch {
-		case err != nil:
+		if err != nil {
 			s.needsRecovery.Store(true)
 			s.logger.Warn("take job", zap.Error(err))
 			pause(ctx, wait.NextBackOff())
 			continue
-		case ok:
+		}
+		if ok {
 			s.metrics.taken.Inc()
 			s.startMessage(ctx, working, raw)
 		}
@@ -44,16 +44,16 @@ func (s *session) takeJobs(ctx, working context.Context) {
 	}
 }
 
-// takeNext takes one job. It first renews an old lease, so that other bridges can find the job, and starts jobs whose arrival was lost. The end
-// of ctx does not interrupt it, because then the outcome in Redis would be unknown.
-func (s *session) takeNext(ctx, working context.Context) (raw string, ok bool, err error) {
+// takeNext takes one job. Before that it renews an old lease, so that other bridges can find the job if this one dies, and starts jobs that an
+// earlier take has moved without a reply. The end of ctx does not interrupt it, because then it would be unknown whether Redis has moved a job.
+func (s *server) takeNext(ctx, working context.Context) (raw string, ok bool, err error) {
 	if s.leaseAge() > s.cfg.Lease/2 {
 		if err := s.renewLease(working); err != nil {
 			return "", false, err
 		}
 	}
 	if s.needsRecovery.Load() {
-		if err := s.startLost(ctx, working); err != nil {
+		if err := s.startUnstarted(ctx, working); err != nil {
 			return "", false, err
 		}
 	}
@@ -62,8 +62,8 @@ func (s *session) takeNext(ctx, working context.Context) (raw string, ok bool, e
 	return s.queue.take(bounded)
 }
 
-// startLost starts the jobs that Redis moved to this bridge although the answer was lost.
-func (s *session) startLost(ctx, working context.Context) error {
+// startUnstarted starts the jobs that are in the processing list but were not started, because Redis's reply was lost.
+func (s *server) startUnstarted(ctx, working context.Context) error {
 	s.needsRecovery.Store(false)
 	started := s.heldMessages() // before the list is read, so that jobs that end meanwhile count as started
 	list, err := s.queue.held(working)
@@ -82,67 +82,69 @@ func (s *session) startLost(ctx, working context.Context) error {
 	return nil
 }
 
-func (s *session) heldMessages() map[string]int {
+func (s *server) heldMessages() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.holds)
+	return maps.Clone(s.held)
 }
 
-// startMessage processes a message in a new goroutine. Before that it marks the attempt and joins the session's line, which must happen in the
-// order of arrival. When ctx ends first, the message stays in Redis and is given back.
-func (s *session) startMessage(ctx, working context.Context, raw string) {
+// addHeld counts a message as in progress (1) or no longer (-1).
+func (s *server) addHeld(raw string, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[raw] += n; s.held[raw] == 0 {
+		delete(s.held, raw)
+	}
+}
+
+// startMessage processes a message in a new goroutine. Before that it marks the attempt and joins the queue of its session, both of which must happen
+// in the order of arrival. If ctx ends first, the message stays in Redis and is given back.
+func (s *server) startMessage(ctx, working context.Context, raw string) {
 	m := message{raw: raw}
 	m.job, m.parseErr = job.Parse([]byte(raw))
 	if m.parseErr == nil {
-		if over, err := s.markRunning(ctx, working, &m); err != nil || over {
+		if isAnswered, err := s.markRunning(ctx, working, &m); err != nil || isAnswered {
 			return
 		}
 	}
-	before, leave := s.lines.join(m.job.Context.SessionID)
-	s.mu.Lock()
-	s.holds[raw]++
-	s.mu.Unlock()
-	p := s.slots.enter(len(raw), before == nil)
+	ready, leaveSession := s.sessions.join(m.job.Context.SessionID)
+	s.addHeld(raw, 1)
+	slot := s.slots.acquire(len(raw), ready == nil)
 	s.metrics.inFlight.Inc()
 	s.jobs.Go(func() {
 		defer func() {
-			s.mu.Lock()
-			if s.holds[raw]--; s.holds[raw] == 0 {
-				delete(s.holds, raw)
-			}
-			s.mu.Unlock()
-			p.leave()
-			leave()
+			s.addHeld(raw, -1)
+			slot.release()
+			leaveSession()
 			s.metrics.inFlight.Dec()
 		}()
-		if before != nil {
+		if ready != nil {
 			select {
-			case <-before:
+			case <-ready:
 			case <-ctx.Done():
 			}
 			if ctx.Err() != nil { // a bridge that stops starts nothing
 				return
 			}
-			p.setRunning(true)
+			slot.setRunning(true)
 		}
-		if err := s.process(working, &m, p); err != nil && working.Err() == nil {
+		if err := s.process(working, &m, slot); err != nil && working.Err() == nil {
 			s.logger.Error("process job", zap.Error(err))
 		}
 	})
 }
 
-// markRunning marks the message's attempt and reads the earlier ones. over means that the attempt has ended, its result waits to be taken, and the
-// message was dropped.
-func (s *session) markRunning(ctx, working context.Context, m *message) (over bool, err error) {
-	err = s.retry(ctx, "begin job", &m.job, func() (err error) {
-		bounded, cancel := context.WithTimeout(working, beginTime)
+// markRunning marks the message's attempt and sets m's fields about it, with retries until ctx ends. isAnswered is as for [queue.begin].
+func (s *server) markRunning(ctx, working context.Context, m *message) (isAnswered bool, err error) {
+	err = s.retry(ctx, "begin job", m.job.JobID, func() (err error) {
+		bounded, cancel := context.WithTimeout(working, beginTimeout)
 		defer cancel()
-		over, err = s.queue.begin(bounded, m)
+		isAnswered, err = s.queue.begin(bounded, m)
 		return err
 	})
-	if over {
+	if isAnswered {
 		s.metrics.duplicates.Inc()
 		s.logger.Info("job has its result already", zap.String("job_id", m.job.JobID), zap.Int("retry_count", m.job.RetryCount))
 	}
-	return over, err
+	return isAnswered, err
 }

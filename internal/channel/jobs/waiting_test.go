@@ -13,8 +13,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/job"
 )
 
-// Jobs that wait, for a person or for their session, leave their places to others.
-func TestWaitingJobsHoldUpNobody(t *testing.T) {
+// A job that waits for a person takes no slot.
+func TestWaitingJobsTakeNoSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := b.config()
@@ -26,26 +26,26 @@ func TestWaitingJobsHoldUpNobody(t *testing.T) {
 	b.push(job.Job{JobID: "quick", Prompt: "p"})
 	require.Equal(t, job.StatusCompleted, b.wait("quick").Status)
 
-	// One that runs on takes its place again.
-	b.inbox.say("job-ask-0", agent.StatusRunning)
+	// A job that goes on takes a slot again.
+	b.inbox.emit("job-ask-0", agent.StatusRunning)
 	b.push(job.Job{JobID: "held", Prompt: "hold"})
 	b.push(job.Job{JobID: "later", Prompt: "p"})
-	b.until("ask-0 and perhaps held run", func() bool { return b.length("agent:jobs") <= 2 })
-	b.inbox.let("job-ask-0")
+	b.eventually("ask-0 to run, and perhaps held", func() bool { return b.length("agent:jobs") <= 2 })
+	b.inbox.finish("job-ask-0")
 	require.Equal(t, job.StatusCompleted, b.wait("ask-0").Status)
-	b.until("held runs", func() bool { _, ok := b.inbox.envelope("job-held"); return ok })
+	b.eventually("held to run", func() bool { _, ok := b.inbox.envelope("job-held"); return ok })
 	require.Equal(t, 1, b.length("agent:jobs"))
-	b.inbox.let("job-held")
+	b.inbox.finish("job-held")
 	b.wait("held")
 	b.wait("later")
 	for i := 1; i < 3; i++ {
-		b.inbox.let(agent.TurnID(fmt.Sprint("job-ask-", i)))
+		b.inbox.finish(agent.TurnID(fmt.Sprint("job-ask-", i)))
 		require.Equal(t, job.StatusCompleted, b.wait(fmt.Sprint("ask-", i)).Status)
 	}
 }
 
-// A turn that says nothing at all waits behind another one of its session.
-func TestTurnsBehindOthersHoldUpNobody(t *testing.T) {
+// A turn without any event waits for another turn of its session, so its job takes no slot.
+func TestQueuedTurnTakesNoSlot(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := b.config()
@@ -54,12 +54,12 @@ func TestTurnsBehindOthersHoldUpNobody(t *testing.T) {
 	b.push(job.Job{JobID: "j", Prompt: "behind"})
 	b.push(job.Job{JobID: "quick", Prompt: "p"})
 	require.Equal(t, job.StatusCompleted, b.wait("quick").Status)
-	b.inbox.let("job-j")
+	b.inbox.finish("job-j")
 	require.Equal(t, job.StatusCompleted, b.wait("j").Status)
 }
 
-// An error that nobody can judge is tried a few times, and then the producer is told.
-func TestAnErrorThatStays(t *testing.T) {
+// A job whose error may be permanent is retried several times, and then has a failed result.
+func TestPermanentError(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.inbox.refuse = func(*agent.Envelope) error { return errors.New("a bug") }
@@ -67,10 +67,10 @@ func TestAnErrorThatStays(t *testing.T) {
 	b.push(job.Job{JobID: "j", Prompt: "p"})
 	r := b.wait("j")
 	require.Equal(t, &agent.Failure{Type: "internal", Message: "a bug", Retryable: true}, r.Error)
-	require.Equal(t, 10, b.inbox.submitted())
+	require.Equal(t, 10, b.inbox.submitCount())
 }
 
-// There is an end to how many may wait.
+// At most MaxHeld jobs run or wait.
 func TestWaitingJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -80,18 +80,18 @@ func TestWaitingJobsAreBounded(t *testing.T) {
 	for i := range 3 {
 		b.push(job.Job{JobID: fmt.Sprint("ask-", i), Prompt: "ask"})
 	}
-	b.until("two wait", func() bool { return b.inbox.count() == 2 })
-	b.inbox.let("job-ask-0")
+	b.eventually("two jobs to wait", func() bool { return b.inbox.turnCount() == 2 })
+	b.inbox.finish("job-ask-0")
 	b.wait("ask-0")
-	b.until("the third comes", func() bool { return b.inbox.count() == 3 })
+	b.eventually("the third job", func() bool { return b.inbox.turnCount() == 3 })
 	for i := 1; i < 3; i++ {
-		b.inbox.let(agent.TurnID(fmt.Sprint("job-ask-", i)))
+		b.inbox.finish(agent.TurnID(fmt.Sprint("job-ask-", i)))
 		b.wait(fmt.Sprint("ask-", i))
 	}
 }
 
-// A bridge that is told to stop lets jobs end that can, and gives the rest back, at the head and in their order.
-func TestLeaving(t *testing.T) {
+// A bridge that stops waits for running jobs up to the drain time, and gives the others back to the head of the queue in their order.
+func TestStop(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
@@ -102,14 +102,14 @@ func TestLeaving(t *testing.T) {
 		b.push(job.Job{JobID: id, Prompt: "hold"})
 	}
 	b.push(job.Job{JobID: "d", Prompt: "ask"})
-	b.until("taken", func() bool { return b.inbox.count() == 4 })
+	b.eventually("all jobs to be taken", func() bool { return b.inbox.turnCount() == 4 })
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		stop()
 	}()
 	b.push(job.Job{JobID: "e", Prompt: "p"})
-	b.inbox.let("job-b")
+	b.inbox.finish("job-b")
 	require.Equal(t, job.StatusCompleted, b.wait("b").Status)
 	<-stopped
 	list, err := b.mini.List("agent:jobs")
@@ -119,7 +119,7 @@ func TestLeaving(t *testing.T) {
 		id, _ := job.JobIDOf([]byte(raw))
 		order += id
 	}
-	require.Contains(t, []string{"acd", "acde", "acd" + "e"}, order, "e may have been taken in the last moment")
+	require.Contains(t, []string{"acd", "acde"}, order, "the producer may have pushed e after the bridge took its last job")
 	require.InDelta(t, 4, metric(t, registry, "jobs_returned_total"), 1)
 	keys := b.mini.Keys()
 	for _, key := range keys {
@@ -128,34 +128,34 @@ func TestLeaving(t *testing.T) {
 		require.NotEqual(t, "agent:jobs:bridges", key)
 	}
 
-	// Whoever comes next goes on with the same turns.
+	// The next bridge joins the same turns.
 	b.serve(b.config())
 	for _, id := range []string{"a", "c", "d"} {
-		b.inbox.let(agent.TurnID("job-" + id))
+		b.inbox.finish(agent.TurnID("job-" + id))
 		require.Equal(t, job.StatusCompleted, b.wait(id).Status)
 	}
 	b.wait("e")
-	require.Equal(t, 5, b.inbox.count())
-	b.until("all over", func() bool { return b.length("agent:jobs") == 0 })
+	require.Equal(t, 5, b.inbox.turnCount())
+	b.eventually("all jobs to be done", func() bool { return b.length("agent:jobs") == 0 })
 }
 
-// Leaving does not take longer than need be.
-func TestLeavingWithNothingToDo(t *testing.T) {
+// A bridge that stops does not wait for jobs that wait for a person.
+func TestStopDoesNotWaitForWaitingJobs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	cfg := b.config()
 	cfg.Drain = time.Hour
 	stop := b.serve(cfg)
-	b.push(job.Job{JobID: "d", Prompt: "ask"}) // nobody waits for a person
-	b.until("waits", func() bool { return b.inbox.count() == 1 })
-	began := time.Now()
+	b.push(job.Job{JobID: "d", Prompt: "ask"})
+	b.eventually("the turn", func() bool { return b.inbox.turnCount() == 1 })
+	start := time.Now()
 	stop()
-	require.Less(t, time.Since(began), 20*time.Second)
+	require.Less(t, time.Since(start), 20*time.Second)
 	require.Equal(t, 1, b.length("agent:jobs"))
 }
 
-// pauses makes a turn wait for a person.
-func (b *inbox) pauses(id agent.TurnID) {
+// askApproval makes a turn wait for an approval.
+func (b *inbox) askApproval(id agent.TurnID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.turns[id]
@@ -163,11 +163,11 @@ func (b *inbox) pauses(id agent.TurnID) {
 		Meta: agent.EventMeta{EventIndex: int64(len(t.events) + 1), TurnID: id}, Type: agent.EventApprovalRequested,
 		Approval: &agent.Approval{ApprovalID: string(id) + ".1.a", TurnID: id, ToolName: "pay"},
 	})
-	t.say(agent.StatusWaiting)
+	t.emit(agent.StatusWaiting)
 	t.events[len(t.events)-1].Reason = "awaiting_approval"
 }
 
-// TestWaitForApproval: the producer is told once that the job waits, whoever serves it, and once how it ended.
+// The producer gets one message that the job waits, even if another bridge takes the job, and then the result.
 func TestWaitForApproval(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -175,16 +175,16 @@ func TestWaitForApproval(t *testing.T) {
 	cfg.Approvals, cfg.Drain = agent.ApprovalsWait, 10*time.Millisecond
 	stop := b.serve(cfg)
 	b.push(job.Job{JobID: "j", Prompt: "hold"})
-	b.until("it runs", func() bool { _, ok := b.inbox.envelope("job-j"); return ok })
+	b.eventually("the turn to run", func() bool { _, ok := b.inbox.envelope("job-j"); return ok })
 	e, _ := b.inbox.envelope("job-j")
 	require.Equal(t, agent.ApprovalsWait, e.Request.Approvals)
-	b.inbox.pauses("job-j")
-	b.until("the first message", func() bool { return b.length("agent:results:j") == 1 })
+	b.inbox.askApproval("job-j")
+	b.eventually("the first message", func() bool { return b.length("agent:results:j") == 1 })
 	stop()
 	b.serve(cfg) // reads the same events again
-	b.until("it is taken again", func() bool { return b.length("agent:jobs") == 0 })
-	b.inbox.let("job-j")
-	b.until("the second message", func() bool { return b.length("agent:results:j") == 2 })
+	b.eventually("the job to be taken again", func() bool { return b.length("agent:jobs") == 0 })
+	b.inbox.finish("job-j")
+	b.eventually("the second message", func() bool { return b.length("agent:results:j") == 2 })
 	first := b.wait("j")
 	require.True(t, first.Waiting)
 	require.Equal(t, "approval_required", first.Error.Type)
@@ -196,7 +196,7 @@ func TestWaitForApproval(t *testing.T) {
 	require.Zero(t, b.length("agent:results:j"))
 }
 
-// TestJobsRefuseApprovals: jobs wait for nobody unless they are told to.
+// By default, jobs refuse calls that need an approval.
 func TestJobsRefuseApprovals(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -7,28 +7,30 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of what an answer shows.
+// Bounds of an answer.
 const (
-	maxShown = 64 << 10 // bytes of a growing answer
-	maxParts = 16       // messages of an answer
+	maxGrowingBytes = 64 << 10 // of an answer whose turn has not ended
+	maxParts        = 16       // messages of an answer
+	maxEndingUnits  = 90       // of a text below the last message
+	maxMessageBody  = maxMessage - 100
 )
 
-// answer is the text of a turn so far: that of the producer which wrote last.
+// answer is the text that a turn has shown so far. It has the tokens of one producer: the latest.
 type answer struct {
 	producer string
 	text     string
-	pieces   []textStart
-	waiting  bool         // the turn waits for a person
-	terminal *agent.Event // nil while the turn goes on
+	tokens   []tokenStart
+	waiting  bool         // whether the turn waits for a person
+	terminal *agent.Event // nil until the turn has ended
 }
 
-// textStart is where in the text an event begins, so that a reset can cut there.
-type textStart struct {
-	index int64
-	start int // in bytes
+// tokenStart is where the text of a token event begins. A reset cuts the text there.
+type tokenStart struct {
+	eventIndex int64
+	offset     int // in bytes
 }
 
-// addEvent adds the next event.
+// addEvent updates the answer with the turn's next event.
 func (a *answer) addEvent(e *agent.Event) {
 	switch e.Type {
 	case agent.EventToken:
@@ -36,20 +38,20 @@ func (a *answer) addEvent(e *agent.Event) {
 			return
 		}
 		if e.Meta.Producer != a.producer {
-			a.producer, a.text, a.pieces = e.Meta.Producer, "", nil
+			a.producer, a.text, a.tokens = e.Meta.Producer, "", nil
 		}
-		if len(a.text) >= maxShown {
+		if len(a.text) >= maxGrowingBytes {
 			return // the last edit shows the turn's output
 		}
-		a.pieces = append(a.pieces, textStart{e.Meta.EventIndex, len(a.text)})
+		a.tokens = append(a.tokens, tokenStart{e.Meta.EventIndex, len(a.text)})
 		a.text += e.Text
 	case agent.EventReset:
 		if e.Producer != a.producer {
 			return
 		}
-		for i, p := range a.pieces {
-			if p.index >= e.FromIndex {
-				a.text, a.pieces = a.text[:p.start], a.pieces[:i]
+		for i, t := range a.tokens {
+			if t.eventIndex >= e.FromIndex {
+				a.text, a.tokens = a.text[:t.offset], a.tokens[:i]
 				return
 			}
 		}
@@ -62,18 +64,19 @@ func (a *answer) addEvent(e *agent.Event) {
 	}
 }
 
-// growing returns the messages that show the answer so far. If all text was taken back after messages were shown, it returns an ellipsis: a message
-// cannot be empty.
-func (a *answer) growing(shown int) []piece {
+// progressMessages returns the messages that show the answer so far. If a reset has removed all text of messages that were sent, it returns an
+// ellipsis, because a message cannot be empty.
+func (a *answer) progressMessages(sent int) []piece {
 	parts := split(render(a.text), maxMessage)
-	if len(parts) == 0 && shown > 0 {
+	if len(parts) == 0 && sent > 0 {
 		return []piece{plainText("…")}
 	}
 	return parts[:min(len(parts), maxParts)]
 }
 
-// final returns the messages that show how the turn ended. The cause of a failure is for the operator; the person gets the turn's id.
-func (a *answer) final(id agent.TurnID) []piece {
+// finalMessages returns the messages that show how the turn ended. They do not name the cause of a failure, but the turn's id, by which the operator
+// finds it.
+func (a *answer) finalMessages(id agent.TurnID) []piece {
 	e := a.terminal
 	out := e.Result
 	switch {
@@ -87,30 +90,31 @@ func (a *answer) final(id agent.TurnID) []piece {
 		if strings.TrimSpace(text) == agent.NormalizeOutput(nil) {
 			text = ""
 		}
-		return withEnding(split(render(text), maxMessage-100), "Stopped.")
+		return messagesWithEnding(text, "Stopped.")
 	}
 	parts := split(render(out.Output), maxMessage)
 	switch cut := out.StopReason.CutShort(); {
 	case len(parts) == 0:
 		return []piece{plainText("(The answer has no text.)")}
 	case cut != "":
-		return withEnding(split(render(out.Output), maxMessage-100), cut)
+		return messagesWithEnding(out.Output, cut)
 	case len(parts) > maxParts && out.ResultRef != "":
-		return withEnding(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on: "+out.ResultRef)
+		return messagesWithEnding(out.Output, "The answer goes on: "+out.ResultRef)
 	case len(parts) > maxParts:
-		return withEnding(split(render(out.Output), maxMessage-100)[:maxParts], "The answer goes on.")
+		return messagesWithEnding(out.Output, "The answer goes on.")
 	default:
 		return parts
 	}
 }
 
-// withEnding adds a text below the last message. The messages have room for it.
-func withEnding(parts []piece, text string) []piece {
+// messagesWithEnding returns the first messages of a Markdown text, with ending below the last.
+func messagesWithEnding(markdown, ending string) []piece {
+	parts := split(render(markdown), maxMessageBody)
 	if len(parts) == 0 {
-		return []piece{plainText(text)}
+		return []piece{plainText(ending)}
 	}
 	parts = parts[:min(len(parts), maxParts)]
 	last := &parts[len(parts)-1]
-	*last = last.withText(clipUnits(text, 90))
+	*last = last.withText(clipUnits(ending, maxEndingUnits))
 	return parts
 }

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	storeTimeout = 10 * time.Second // of one write while the process ends
-	maxClaims    = 32               // answers taken over at a time
+	storeTimeout = 10 * time.Second // of a write that goes on after Serve's context has ended
+	maxClaims    = 32               // answers that one claim takes over
 )
 
-// answers shows the answers of turns, at most MaxAnswers at once. Those that it cannot show now stay in the store, for itself or for another
-// process.
+// answers shows the answers of turns, at most MaxAnswers at once. Others stay in the store until this process or another one claims them.
 type answers struct {
 	channel *Channel
 
-	mu      sync.Mutex
-	ctx     context.Context // of Serve; nil: not serving
-	inbox   agent.Inbox
-	showing int
-	holders int64         // number of the newest holder
-	freed   chan struct{} // receives a value when there is room again
-	done    sync.WaitGroup
+	mu         sync.Mutex
+	ctx        context.Context // of Serve; nil unless Serve runs
+	inbox      agent.Inbox
+	showing    int           // answers that are shown now
+	lastHolder int64         // number of the last name from newHolder
+	freed      chan struct{} // receives a value when there is room again
+	done       sync.WaitGroup
 }
 
 func newAnswers(c *Channel) *answers { return &answers{channel: c, freed: make(chan struct{}, 1)} }
@@ -38,7 +37,7 @@ func (a *answers) open(ctx context.Context, in agent.Inbox) {
 	a.ctx, a.inbox = ctx, in
 }
 
-// serve shows answers until ctx, which is that of open, ends. It takes over the answers that no process shows.
+// serve claims and shows answers until ctx, the context of open, ends. Then it waits until no answer is shown.
 func (a *answers) serve(ctx context.Context) {
 	every := time.NewTicker(a.channel.cfg.Lease / 3)
 	defer every.Stop()
@@ -56,7 +55,7 @@ func (a *answers) serve(ctx context.Context) {
 	a.done.Wait()
 }
 
-// claim takes over answers that no process shows, as far as there is room.
+// claim takes over answers that no process shows, as many as there is room for.
 func (a *answers) claim(ctx context.Context) {
 	c := a.channel
 	a.mu.Lock()
@@ -90,29 +89,28 @@ func (a *answers) owe(ctx context.Context, t agent.ChatTurn) error {
 	if room {
 		holder = a.newHolder()
 	}
-	fresh, err := c.cfg.Store.OweTurn(ctx, t, holder, c.cfg.Lease)
+	isNew, err := c.cfg.Store.OweTurn(ctx, t, holder, c.cfg.Lease)
 	switch {
-	case err != nil || !fresh: // not fresh: the same message came again, and its answer is shown already
-		if room {
-			a.freeSlot()
-		}
+	case !room:
 		return err
-	case room:
-		a.show(&t, holder)
+	case err != nil || !isNew: // not new: Telegram sent the message again, and its answer is shown already
+		a.freeSlot()
+		return err
 	}
+	a.show(&t, holder)
 	return nil
 }
 
-// newHolder returns a new name for the holder of an answer. Each delivery has its own: a slow process may claim an answer that it shows already,
-// and then the first delivery must notice.
+// newHolder returns a new name for the holder of a lease. Each delivery has its own, so that it notices when this same process has claimed its
+// answer again after the lease expired.
 func (a *answers) newHolder() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.holders++
-	return a.channel.process + "/" + strconv.FormatInt(a.holders, 10)
+	a.lastHolder++
+	return a.channel.processID + "/" + strconv.FormatInt(a.lastHolder, 10)
 }
 
-// takeSlot reserves room for one answer and reports whether there was any.
+// takeSlot reserves room for one answer, and reports whether there was room.
 func (a *answers) takeSlot() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -121,18 +119,18 @@ func (a *answers) takeSlot() bool {
 	}
 	a.showing++
 	a.done.Add(1)
-	a.channel.metrics.shown.Inc()
+	a.channel.metrics.showing.Inc()
 	return true
 }
 
 func (a *answers) freeSlot() {
 	a.mu.Lock()
-	full := a.showing >= a.channel.cfg.MaxAnswers
+	wasFull := a.showing >= a.channel.cfg.MaxAnswers
 	a.showing--
 	a.mu.Unlock()
-	a.channel.metrics.shown.Dec()
+	a.channel.metrics.showing.Dec()
 	a.done.Done()
-	if !full {
+	if !wasFull {
 		return
 	}
 	select {
@@ -149,7 +147,7 @@ func (a *answers) show(t *agent.ChatTurn, holder string) {
 	go func() {
 		defer a.freeSlot()
 		if ctx == nil {
-			return // its lease runs out
+			return // another process shows the answer after the lease
 		}
 		d := newDelivery(a.channel, in, *t, holder)
 		outcome := d.run(ctx)
@@ -167,10 +165,11 @@ func (a *answers) releaseTurn(ctx context.Context, t *agent.ChatTurn, holder str
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	if _, err := a.channel.cfg.Store.SaveTurn(ctx, t, holder, 0); err != nil {
-		a.channel.cfg.Logger.Warn("answer not released before its lease runs out", zap.String("turn", string(t.TurnID)), zap.Error(err))
+		a.channel.cfg.Logger.Warn("answer not released: others can claim it when its lease has expired", zap.String("turn", string(t.TurnID)), zap.Error(err))
 	}
 }
 
+// settleTurn records that an answer was shown completely, or cannot be shown.
 func (a *answers) settleTurn(ctx context.Context, id agent.TurnID, holder string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,15 +17,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// api is the Bot API with errors that have an [agent.Code] and never the token:
+// api calls the Bot API. Its errors never contain the token. They have an [agent.Code]:
 //
-//	denied           the person blocked the bot, or the chat is gone
-//	not_found        the message is gone
-//	invalid          the request was not understood
-//	rate_limited     too many requests, with RetryAfter
+//	denied           the person blocked the bot, or the chat was deleted
+//	not_found        the message was deleted
+//	invalid          Telegram refused the request
+//	rate_limited     there were too many requests; RetryAfter is set
 //	conflict         another process polls, or a webhook is set
-//	unauthenticated  the token is not accepted
-//	unavailable      anything that may pass
+//	unauthenticated  Telegram refused the token
+//	unavailable      any other error; a retry may help
 type api struct {
 	bot       *bot.Bot
 	transport *transport
@@ -34,23 +33,22 @@ type api struct {
 	url       string
 }
 
-// maxErrorBytes bounds the part of Telegram's error texts that is kept.
+// maxErrorBytes is how much of an error text of Telegram is kept.
 const maxErrorBytes = 300
 
-// countError converts an error of a method and counts it. It returns nil for nil.
+// countError converts the error of a method as convertError does, and counts it. It returns nil for nil.
 func (a *api) countError(method string, err error) error {
 	if err == nil {
 		return nil
 	}
 	converted := a.convertError("telegram "+method, err)
-	a.metrics.faults.WithLabelValues(string(converted.Code)).Inc()
+	a.metrics.apiErrors.WithLabelValues(string(converted.Code)).Inc()
 	return converted
 }
 
-// convertError returns an error of the library with a code and without the token.
+// convertError returns an error of the library with the code that matches it, and without the token.
 func (a *api) convertError(op string, err error) *agent.Error {
-	text := a.transport.redact(err.Error())
-	text = clip.Bytes(text, maxErrorBytes)
+	text := clip.Bytes(a.transport.redact(err.Error()), maxErrorBytes)
 	converted := &agent.Error{Code: agent.CodeUnavailable, Op: op, Err: errors.New(text)}
 	var busy *bot.TooManyRequestsError
 	var moved *bot.MigrateError
@@ -63,7 +61,7 @@ func (a *api) convertError(op string, err error) *agent.Error {
 		converted.Code = agent.CodeDenied
 	case errors.Is(err, bot.ErrorConflict):
 		converted.Code = agent.CodeConflict
-	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound): // the path holds the token: an unknown one is not found
+	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound): // the token is part of the path, so an unknown token is a 404
 		converted.Code = agent.CodeUnauthenticated
 	case errors.Is(err, bot.ErrorBadRequest):
 		converted.Code = badRequestCode(text)
@@ -71,7 +69,7 @@ func (a *api) convertError(op string, err error) *agent.Error {
 	return converted
 }
 
-// badRequestCode returns the code of a bad request by its text: Telegram has one number for all.
+// badRequestCode returns the code for the text of a bad request. Telegram gives all of them status 400.
 func badRequestCode(text string) agent.Code {
 	text = strings.ToLower(text)
 	for _, part := range []string{"message to edit not found", "message can't be edited", "message to delete not found", "message_id_invalid"} {
@@ -87,7 +85,7 @@ func badRequestCode(text string) agent.Code {
 	return agent.CodeInvalid
 }
 
-// isPermanent reports whether retrying a request cannot help.
+// isPermanent reports whether a retry after err cannot help.
 func isPermanent(err error) bool {
 	switch agent.CodeOf(err) {
 	case agent.CodeRateLimited, agent.CodeUnavailable, agent.CodeCancelled, agent.CodeConflict, "":
@@ -97,13 +95,13 @@ func isPermanent(err error) bool {
 	}
 }
 
-// send sends a message and returns its number, without formatting if Telegram refuses that. It goes on when ctx ends meanwhile: otherwise the
-// message's number would be lost.
+// send sends a message and returns its number. If Telegram refuses the formatting, it sends the text alone. A request that has begun goes on when
+// ctx ends, so that the message's number is not lost.
 func (a *api) send(ctx context.Context, chat int64, p piece, buttons *keyboard) (int64, error) {
 	if err := agent.Interrupted(ctx, "telegram sendMessage"); err != nil {
 		return 0, err
 	}
-	ctx = context.WithoutCancel(ctx) // the transport bounds it
+	ctx = context.WithoutCancel(ctx) // the transport limits the time
 	params := bot.SendMessageParams{ChatID: chat, Text: p.text, Entities: p.entities, LinkPreviewOptions: noPreview()}
 	if buttons != nil {
 		params.ReplyMarkup = buttons
@@ -120,7 +118,7 @@ func (a *api) send(ctx context.Context, chat int64, p piece, buttons *keyboard) 
 	return int64(m.ID), nil
 }
 
-// edit changes a message to p. It is no error if the message has that text already.
+// edit changes the text of a message to p. It returns nil if the message has that text already.
 func (a *api) edit(ctx context.Context, chat, message int64, p piece, buttons *keyboard) error {
 	params := bot.EditMessageTextParams{
 		ChatID: chat, MessageID: int(message), Text: p.text, Entities: p.entities, LinkPreviewOptions: noPreview(),
@@ -155,9 +153,9 @@ func (a *api) sendTyping(ctx context.Context, chat int64) error {
 	return a.countError("sendChatAction", err)
 }
 
-// answerPress ends the press of a button and shows a text to whoever pressed it.
-func (a *api) answerPress(ctx context.Context, query, text string, alert bool) error {
-	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clipUnits(text, 200), ShowAlert: alert})
+// answerPress shows a text to the person who pressed a button.
+func (a *api) answerPress(ctx context.Context, query, text string) error {
+	_, err := a.bot.AnswerCallbackQuery(ctx, &bot.AnswerCallbackQueryParams{CallbackQueryID: query, Text: clipUnits(text, 200)})
 	return a.countError("answerCallbackQuery", err)
 }
 
@@ -171,15 +169,11 @@ func (a *api) download(ctx context.Context, id string, maxBytes int64) ([]byte, 
 	if f.FileSize > maxBytes {
 		return nil, fileTooLarge(maxBytes)
 	}
-	address, err := url.Parse(a.bot.FileDownloadLink(f))
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, a.bot.FileDownloadLink(f), http.NoBody)
 	if err != nil {
-		return nil, a.countError(op, errors.New("the file's path is no path"))
+		return nil, a.countError(op, errors.New("the file has an invalid path"))
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address.String(), http.NoBody)
-	if err != nil {
-		return nil, a.countError(op, errors.New("the file's path is no path"))
-	}
-	resp, err := a.transport.send(r, requestTime, maxBytes+1)
+	resp, err := a.transport.send(r, requestTimeout, maxBytes+1)
 	if err != nil {
 		return nil, a.countError(op, err)
 	}
@@ -201,7 +195,7 @@ func fileTooLarge(maxBytes int64) error {
 	return agent.Errorf(agent.CodeOverflow, "", "the file is larger than %d bytes", maxBytes)
 }
 
-// retry calls do until it succeeds, fails for good, or ctx ends.
+// retry calls do until it succeeds, fails permanently, or ctx ends.
 func retry(ctx context.Context, do func() error) error {
 	return retryWith(ctx, func(ctx context.Context, d time.Duration) error {
 		pause(ctx, d)
@@ -209,7 +203,7 @@ func retry(ctx context.Context, do func() error) error {
 	}, do)
 }
 
-// retryWith is [retry] with another way to wait between two calls. An error of wait ends it.
+// retryWith is [retry] with another function that waits between two calls. It ends if wait returns an error.
 func retryWith(ctx context.Context, wait func(context.Context, time.Duration) error, do func() error) error {
 	pauses := newBackoff()
 	for {
@@ -226,7 +220,7 @@ func retryWith(ctx context.Context, wait func(context.Context, time.Duration) er
 	}
 }
 
-// retryAfter returns the pause that the other side asked for; 0 if it asked for none.
+// retryAfter returns the pause that err asks for, or 0.
 func retryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*agent.Error](err); ok {
 		return e.RetryAfter
@@ -234,14 +228,14 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// newBackoff returns pauses that grow from 200 ms to 15 s.
+// newBackoff returns a backoff whose pauses grow from 200 ms to 15 s.
 func newBackoff() *backoff.ExponentialBackOff {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 200*time.Millisecond, 15*time.Second
 	return wait
 }
 
-// pause waits for d, and reports whether it did so before ctx ended.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

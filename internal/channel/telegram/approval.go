@@ -19,41 +19,43 @@ import (
 )
 
 const (
-	decideTime = 20 * time.Second
-	findTries  = 4 // see findQuestion
-	findPause  = 300 * time.Millisecond
-	maxArgs    = 3000 // units of arguments that are shown
-	maxNote    = 600  // units of the description of a call
+	decideTimeout       = 20 * time.Second
+	findTries           = 4 // see findQuestion
+	findPause           = 300 * time.Millisecond
+	maxArgsUnits        = 3000 // of the arguments that are shown
+	maxDescriptionUnits = 600
 )
 
 // questionTitle begins every question.
 const questionTitle = "Approval needed: "
 
-// The first part of a button's data. With at most 64 bytes the data cannot name the approval: the message does, and the data holds a hash to check.
+// Kinds of buttons.
 const (
 	pressApprove = "approve"
 	pressReject  = "reject"
 )
 
-func pressData(kind, approval string) string {
-	sum := sha256.Sum256([]byte(approval))
+// pressData returns the data of a button. It has room for 64 bytes, too few for the id of an approval. So it has a hash, which is checked against
+// the approval of the button's message.
+func pressData(kind, approvalID string) string {
+	sum := sha256.Sum256([]byte(approvalID))
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// questionText returns the text of a question.
+// questionText returns the text that asks for an approval.
 func questionText(a *agent.Approval) piece {
 	var w writer
 	w.write(questionTitle)
-	from := w.at
+	from := w.units
 	w.write(clipUnits(sanitize(a.ToolName), 200))
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypeBold})
-	if note := clipUnits(strings.TrimSpace(sanitize(a.Description)), maxNote); note != "" {
-		w.write("\n" + note)
+	if description := clipUnits(strings.TrimSpace(sanitize(a.Description)), maxDescriptionUnits); description != "" {
+		w.write("\n" + description)
 	}
 	args := indentJSON(a.Args)
-	shown := clipUnits(args, maxArgs)
+	shown := clipUnits(args, maxArgsUnits)
 	w.write("\n\n")
-	from = w.at
+	from = w.units
 	w.write(shown)
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypePre, Language: "json"})
 	if shown != args {
@@ -65,6 +67,7 @@ func questionText(a *agent.Approval) piece {
 	return w.piece()
 }
 
+// indentJSON returns args with indentation, or unchanged if they are not JSON.
 func indentJSON(args json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, args, "", "  ") != nil {
@@ -73,12 +76,12 @@ func indentJSON(args json.RawMessage) string {
 	return sanitize(out.String())
 }
 
-// withText returns p with a text below it.
+// withText returns p with text below it.
 func (p piece) withText(text string) piece {
 	return piece{text: p.text + "\n\n" + sanitize(text), entities: p.entities}
 }
 
-// keyboard is the buttons below a message. The library's type would send empty fields of each button.
+// keyboard holds the buttons below a message. The library's type would also send the empty fields of each button.
 type keyboard struct {
 	Rows [][]key `json:"inline_keyboard"`
 }
@@ -88,7 +91,7 @@ type key struct {
 	Data string `json:"callback_data"`
 }
 
-// decisionButtons returns a button for each decision that a question allows, or nil.
+// decisionButtons returns the buttons for the decisions that an approval allows, or nil if it allows neither.
 func decisionButtons(a *agent.Approval) *keyboard {
 	var row []key
 	if isAllowed(a.Allowed, agent.DecisionApprove) {
@@ -110,37 +113,34 @@ func isAllowed(kinds []agent.DecisionKind, kind agent.DecisionKind) bool {
 // handlePress handles the press of a button.
 func (c *Channel) handlePress(ctx context.Context, in agent.Inbox, q *models.CallbackQuery) error {
 	chat, message := pressedMessage(q)
-	kind, _, _ := strings.Cut(q.Data, ":")
 	asked, err := c.findQuestion(ctx, chat, message)
-	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound:
-		c.answerPress(ctx, q, textOutOfDate)
-		return nil
-	case err != nil:
+	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {
 		return err
 	}
-	d := agent.Decision{ApprovalID: asked.ApprovalID}
-	switch {
-	case !equalSecrets(q.Data, pressData(kind, asked.ApprovalID)):
-		c.answerPress(ctx, q, textOutOfDate)
-		return nil
-	case kind == pressApprove:
-		d.Decision = agent.DecisionApprove
-	case kind == pressReject:
-		d.Decision = agent.DecisionReject
-	default: // not the data of one of our buttons
-		c.answerPress(ctx, q, textOutOfDate)
-		return nil
-	}
-	text, err := c.decide(ctx, in, &asked, &q.From, d)
-	if err != nil {
-		return err
+	text := textOutOfDate
+	if d, ok := pressedDecision(q.Data, asked.ApprovalID); ok && err == nil {
+		if text, err = c.decide(ctx, in, &asked, &q.From, d); err != nil {
+			return err
+		}
 	}
 	c.answerPress(ctx, q, text)
 	return nil
 }
 
-// findQuestion returns the question of a message of ours. It tries again, because a message is sent a moment before it is recorded.
+// pressedDecision returns the decision of a button. ok is false if data is not that of a button for the approval.
+func pressedDecision(data, approvalID string) (d agent.Decision, ok bool) {
+	switch {
+	case equalSecrets(data, pressData(pressApprove, approvalID)):
+		return agent.Decision{ApprovalID: approvalID, Decision: agent.DecisionApprove}, true
+	case equalSecrets(data, pressData(pressReject, approvalID)):
+		return agent.Decision{ApprovalID: approvalID, Decision: agent.DecisionReject}, true
+	default:
+		return d, false
+	}
+}
+
+// findQuestion returns the question that one of the bot's messages asks. It tries several times, because a message is sent a moment before it is
+// recorded.
 func (c *Channel) findQuestion(ctx context.Context, chat, message int64) (agent.ChatQuestion, error) {
 	for try := 1; ; try++ {
 		asked, err := c.cfg.Store.ChatQuestion(ctx, c.account, chatOf(chat), message)
@@ -162,16 +162,16 @@ func pressedMessage(q *models.CallbackQuery) (chat, message int64) {
 	}
 }
 
-// answerPress ends a press. It logs errors only: Telegram forgets presses after a while.
+// answerPress shows a text to the person who pressed a button. An error is only logged: Telegram accepts no answer to an old press.
 func (c *Channel) answerPress(ctx context.Context, q *models.CallbackQuery, text string) {
-	ctx, cancel := context.WithTimeout(ctx, decideTime)
+	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
-	if err := retry(ctx, func() error { return c.api.answerPress(ctx, q.ID, text, false) }); err != nil {
+	if err := retry(ctx, func() error { return c.api.answerPress(ctx, q.ID, text) }); err != nil {
 		c.cfg.Logger.Debug("press not answered", zap.Error(err))
 	}
 }
 
-// handleReply handles a reply to a question: its text answers in place of the tool. isAnswer is false for a reply to anything else.
+// handleReply handles a reply to a question, whose text becomes the tool's result. isAnswer is false if the message replies to anything else.
 func (c *Channel) handleReply(ctx context.Context, in agent.Inbox, m *models.Message) (isAnswer bool, err error) {
 	to := m.ReplyToMessage
 	if !c.isFromBot(to) || !strings.HasPrefix(to.Text, questionTitle) {
@@ -179,7 +179,7 @@ func (c *Channel) handleReply(ctx context.Context, in agent.Inbox, m *models.Mes
 	}
 	asked, err := c.findQuestion(ctx, m.Chat.ID, int64(to.ID))
 	switch {
-	case agent.CodeOf(err) == agent.CodeNotFound: // it answers a question, so it is no message to the agent
+	case agent.CodeOf(err) == agent.CodeNotFound: // it answers an old question, so it is not a message to the agent
 		c.sendText(ctx, m.Chat.ID, textOutOfDate)
 		return true, nil
 	case err != nil:
@@ -199,7 +199,7 @@ func (c *Channel) handleReply(ctx context.Context, in agent.Inbox, m *models.Mes
 	return true, err
 }
 
-// decide submits a decision if the person may make it, and returns the text to answer. An error means that a retry may help.
+// decide submits a decision if the person may make it, and returns the text to show to the person. After an error, a retry may help.
 func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQuestion, from *models.User, d agent.Decision) (text string, err error) {
 	p, ok, err := c.decidingPrincipal(ctx, asked, from)
 	if err != nil {
@@ -210,7 +210,7 @@ func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQ
 		return "This is not yours to decide.", nil
 	}
 	d.By = actorName(&p, from)
-	bounded, cancel := context.WithTimeout(ctx, decideTime)
+	bounded, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
 	err = in.Decide(bounded, asked.TurnID, d)
 	switch agent.CodeOf(err) {
@@ -231,8 +231,8 @@ func (c *Channel) decide(ctx context.Context, in agent.Inbox, asked *agent.ChatQ
 	}
 }
 
-// decidingPrincipal returns the principal as which a person decides, and whether they may. In the turn's own chat that is the user of the turn, who
-// must still be linked to the chat. In the approvers' chat it is the person's own user. Nobody decides without a link, or beyond its scopes.
+// decidingPrincipal returns the principal of a person who answers a question, and whether it may decide. It needs a link whose scopes allow the
+// decision. In the turn's own chat, only the user of the turn may decide; in the approvers' chat, any user of the turn's tenant may.
 func (c *Channel) decidingPrincipal(ctx context.Context, asked *agent.ChatQuestion, from *models.User) (p agent.Principal, ok bool, err error) {
 	p, isLinked, err := c.principal(ctx, from.ID)
 	if err != nil {
@@ -241,7 +241,7 @@ func (c *Channel) decidingPrincipal(ctx context.Context, asked *agent.ChatQuesti
 	may := p.Tenant == asked.Tenant && p.May(agent.ActionApprovalsDecide, asked.Tool)
 	if c.cfg.ApproverChat != 0 && asked.ChatID == strconv.FormatInt(c.cfg.ApproverChat, 10) {
 		_, err := c.cfg.Store.ChatLink(ctx, chatOf(from.ID))
-		if agent.CodeOf(err) == agent.CodeNotFound { // not linked: unlinking a chat must not lift the limits of its link
+		if agent.CodeOf(err) == agent.CodeNotFound { // a guest has no link whose scopes would restrict it
 			return p, false, nil
 		}
 		return p, may && err == nil, err

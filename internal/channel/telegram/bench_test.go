@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +19,15 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-// ann is linked to acme's user ann in most tests; bob is not linked.
+// ann and bob are chats. ann is linked to the user ann of acme in most tests; bob is not linked.
 const (
 	ann = int64(111)
 	bob = int64(222)
 
-	patience = 30 * time.Second
+	testTimeout = 30 * time.Second
 )
 
-// bench is a bot with its fake of Telegram, and an inbox whose turns the test drives.
+// bench is a bot with a fake Telegram and a fake runtime, whose turns the test drives.
 type bench struct {
 	t       *testing.T
 	api     *telegramtest.API
@@ -34,24 +35,24 @@ type bench struct {
 	rt      *gatewaytest.Runtime
 	channel *telegram.Channel
 	logs    *observer.ObservedLogs
-	core    *zap.Logger
+	logger  *zap.Logger
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
-	b := &bench{t: t, api: telegramtest.New(t), store: telegramtest.NewStore(t), rt: gatewaytest.New(), logs: logs, core: zap.New(core)}
+	b := &bench{t: t, api: telegramtest.New(t), store: telegramtest.NewStore(t), rt: gatewaytest.New(), logs: logs, logger: zap.New(core)}
 	b.store.Link("111", "acme", "ann", agent.LinkScopes()...)
 	return b
 }
 
 func (b *bench) config() telegram.Config {
 	return telegram.Config{
-		Token: telegramtest.Token(), APIURL: b.api.URL(), Store: b.store, Agent: "analyst", EditEvery: 10 * time.Millisecond, Logger: b.core,
+		Token: telegramtest.Token(), APIURL: b.api.URL(), Store: b.store, Agent: "analyst", EditEvery: 10 * time.Millisecond, Logger: b.logger,
 	}
 }
 
-// start serves until the test ends, or stop is called.
+// start runs the channel until the test ends or stop is called. change may change the configuration.
 func (b *bench) start(change func(c *telegram.Config)) (stop func()) {
 	b.t.Helper()
 	cfg := b.config()
@@ -69,27 +70,16 @@ func (b *bench) serve(channel *telegram.Channel) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- channel.Serve(ctx, b.rt) }()
-	stopped := false
-	stop = func() {
-		b.t.Helper()
-		if stopped {
-			return
-		}
-		stopped = true
+	stop = sync.OnceFunc(func() {
 		cancel()
-		select {
-		case err := <-served:
-			require.NoError(b.t, err)
-		case <-time.After(patience):
-			require.FailNow(b.t, "the channel does not end")
-		}
-	}
+		require.NoError(b.t, receive(b.t, served))
+	})
 	b.t.Cleanup(stop)
 	return stop
 }
 
-// turn waits for the n-th turn, counted from 1, and returns its id. A message that several processes submit is one turn.
-func (b *bench) turn(n int) agent.TurnID {
+// awaitTurn waits for the n-th turn, counted from 1, and returns its id. A message that several processes submit is one turn.
+func (b *bench) awaitTurn(n int) agent.TurnID {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		keys := map[string]bool{}
@@ -97,13 +87,14 @@ func (b *bench) turn(n int) agent.TurnID {
 			keys[e.Request.IdempotencyKey] = true
 		}
 		return len(keys) >= n
-	}, patience, time.Millisecond, "turn %d", n)
+	}, testTimeout, time.Millisecond, "turn %d", n)
 	return agent.TurnID(fmt.Sprint("turn-", n))
 }
 
-func (b *bench) submitted(n int) []agent.Envelope {
+// awaitEnvelopes waits until n envelopes were submitted, and returns all.
+func (b *bench) awaitEnvelopes(n int) []agent.Envelope {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return len(b.rt.Submitted()) >= n }, patience, time.Millisecond, "turn %d", n)
+	require.Eventually(b.t, func() bool { return len(b.rt.Submitted()) >= n }, testTimeout, time.Millisecond, "turn %d", n)
 	return b.rt.Submitted()
 }
 
@@ -114,33 +105,30 @@ func token(producer, text string) agent.Event {
 // awaitSettled waits until no answer is owed.
 func (b *bench) awaitSettled() {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.store.Owed() == 0 }, patience, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool { return b.store.Owed() == 0 }, testTimeout, 5*time.Millisecond)
 }
 
-// awaited returns the next value of a chan.
-func awaited[T any](t *testing.T, c <-chan T) T {
+// receive waits for the next value of a chan.
+func receive[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		require.FailNow(t, "waited in vain")
-		var none T
-		return none
+	case <-time.After(testTimeout):
+		require.FailNow(t, "nothing was received")
+		return *new(T)
 	}
 }
 
-// logged returns the whole log as text.
-func (b *bench) logged() string {
+// logText returns the whole log as text.
+func (b *bench) logText() string {
 	var s strings.Builder
 	for _, e := range b.logs.All() {
 		s.WriteString(e.Message)
 		for _, f := range e.Context {
 			s.WriteString(" " + f.Key + "=" + f.String)
-			if f.Interface != nil {
-				if err, ok := f.Interface.(error); ok {
-					s.WriteString(err.Error())
-				}
+			if err, ok := f.Interface.(error); ok {
+				s.WriteString(err.Error())
 			}
 		}
 		s.WriteString("\n")

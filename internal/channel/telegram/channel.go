@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	noticeTime  = time.Minute // to send a message that is no answer
-	maxNotified = 64 << 10    // bytes of a notification
+	noticeTimeout        = time.Minute // for one of the bot's own messages
+	maxNotificationBytes = 64 << 10
 )
 
-// Channel is the bot.
+// Channel is one bot.
 type Channel struct {
-	cfg     Config
-	api     *api
-	account string // the id of the bot
-	process string // names this process as a holder of answers
-	metrics *metrics
-	intake  *intake
-	answers *answers
+	cfg       Config
+	api       *api
+	account   string // the bot's id
+	processID string // identifies this process in the leases of answers
+	metrics   *metrics
+	intake    *intake
+	answers   *answers
 
 	username atomic.Pointer[string]
-	inbox    atomic.Pointer[agent.Inbox] // while it serves
+	inbox    atomic.Pointer[agent.Inbox] // nil unless Serve runs
 }
 
 var (
@@ -41,13 +41,13 @@ var (
 	_ http.Handler  = (*Channel)(nil)
 )
 
-// New returns a channel that connects when it serves. Its error names the setting.
+// New returns a channel that connects to Telegram in [Channel.Serve]. An error names the invalid setting.
 func New(cfg Config) (*Channel, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	c := &Channel{cfg: cfg, process: uuid.NewString()}
+	c := &Channel{cfg: cfg, processID: uuid.NewString()}
 	if c.account, err = cfg.botID(); err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func New(cfg Config) (*Channel, error) {
 	c.api.bot, err = bot.New(cfg.Token, bot.WithSkipGetMe(), bot.WithServerURL(cfg.APIURL), bot.WithHTTPClient(pollTime+time.Second, transport),
 		bot.WithAllowedUpdates(allowedUpdates()), bot.WithUpdatesChannelCap(1), bot.WithWorkers(1), bot.WithNotAsyncHandlers(),
 		bot.WithDefaultHandler(c.intake.handlePolled), bot.WithErrorsHandler(c.onPollError()),
-		bot.WithDebugHandler(func(string, ...any) {})) // it would hold what people say
+		bot.WithDebugHandler(func(string, ...any) {})) // debug output contains people's messages
 	if err != nil {
 		return nil, agent.Invalid("token", "%s", transport.redact(err.Error()))
 	}
@@ -72,11 +72,11 @@ func allowedUpdates() bot.AllowedUpdates {
 	return bot.AllowedUpdates{models.AllowedUpdateMessage, models.AllowedUpdateCallbackQuery}
 }
 
-// Serve exchanges messages until ctx ends. Then it accepts no more messages and leaves incomplete answers to the next process. It returns an
-// error if Telegram does not accept the token; while Telegram does not answer, it waits.
+// Serve receives messages and shows answers until ctx ends. Incomplete answers are left to the next process. Serve returns an error if Telegram
+// refuses the token. While Telegram is unavailable, it retries.
 func (c *Channel) Serve(ctx context.Context, in agent.Inbox) error {
 	if !c.inbox.CompareAndSwap(nil, &in) {
-		return errors.New("telegram: serves already")
+		return errors.New("telegram: already serving")
 	}
 	defer c.inbox.Store(nil)
 	if err := c.fetchUsername(ctx); err != nil || ctx.Err() != nil {
@@ -108,7 +108,7 @@ func (c *Channel) receive(ctx context.Context) error {
 		if err == nil {
 			<-ctx.Done()
 		}
-		return unlessEnded(ctx, err)
+		return ignoreIfEnded(ctx, err)
 	}
 	err := retry(ctx, func() error {
 		_, err := c.api.bot.DeleteWebhook(ctx, &bot.DeleteWebhookParams{})
@@ -117,18 +117,18 @@ func (c *Channel) receive(ctx context.Context) error {
 	if err == nil {
 		c.api.bot.Start(ctx)
 	}
-	return unlessEnded(ctx, err)
+	return ignoreIfEnded(ctx, err)
 }
 
-// unlessEnded returns err, or nil if ctx has ended.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
+// ignoreIfEnded returns nil if ctx has ended, and err otherwise.
+func ignoreIfEnded(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
 	}
-	return nil
+	return err
 }
 
-// fetchUsername asks Telegram for the bot's name.
+// fetchUsername asks Telegram for the bot's username and stores it.
 func (c *Channel) fetchUsername(ctx context.Context) error {
 	err := retry(ctx, func() error {
 		me, err := c.api.bot.GetMe(ctx)
@@ -145,20 +145,20 @@ func (c *Channel) fetchUsername(ctx context.Context) error {
 	if err == nil {
 		c.cfg.Logger.Info("serving Telegram", zap.String("bot", c.botName()), zap.String("updates", c.cfg.Updates))
 	}
-	return unlessEnded(ctx, err)
+	return ignoreIfEnded(ctx, err)
 }
 
-// onPollError returns the handler of failed polls. It logs once that another process polls, until updates come here again.
+// onPollError returns the handler of failed polls. It logs the first of several conflicts with another process that polls the bot.
 func (c *Channel) onPollError() func(error) {
 	return func(err error) {
 		c.intake.setExpected(0)
 		converted := c.api.convertError("telegram getUpdates", err)
-		c.metrics.faults.WithLabelValues(string(converted.Code)).Inc()
+		c.metrics.apiErrors.WithLabelValues(string(converted.Code)).Inc()
 		switch converted.Code {
 		case agent.CodeCancelled:
 		case agent.CodeConflict:
-			if c.intake.hasRival.CompareAndSwap(false, true) {
-				c.cfg.Logger.Warn("another process takes the bot's updates too: both go on trying; use the webhook for several", zap.Error(converted))
+			if c.intake.loggedConflict.CompareAndSwap(false, true) {
+				c.cfg.Logger.Warn("another process polls this bot too: use the webhook to run several processes", zap.Error(converted))
 			}
 		default:
 			c.cfg.Logger.Warn("poll updates", zap.Error(converted))
@@ -166,7 +166,7 @@ func (c *Channel) onPollError() func(error) {
 	}
 }
 
-// botName returns the bot's name without @, or "" while it is not known.
+// botName returns the bot's username without @, or "" before Telegram has sent it.
 func (c *Channel) botName() string {
 	if p := c.username.Load(); p != nil {
 		return *p
@@ -174,7 +174,7 @@ func (c *Channel) botName() string {
 	return ""
 }
 
-// LinkURL returns the address that opens the bot with a code; "" until Telegram has answered who the bot is.
+// LinkURL returns the URL that opens the bot with a link code, or "" before Telegram has sent the bot's username.
 func (c *Channel) LinkURL(code string) string {
 	if c.botName() == "" {
 		return ""
@@ -182,12 +182,12 @@ func (c *Channel) LinkURL(code string) string {
 	return "https://t.me/" + c.botName() + "?start=" + code
 }
 
-// Notify sends a text to all chats of a user, and returns the errors of those that it could not reach, joined. The error is [agent.CodeNotFound]
-// if the user has no chat. It works without Serve.
+// Notify sends a text to all chats of a user and joins the errors of those that it could not reach. The error is [agent.CodeNotFound] if the user
+// has no chat. Serve need not run.
 func (c *Channel) Notify(ctx context.Context, tenant, user, text string) error {
 	const op = "notify by telegram"
-	if len(text) > maxNotified {
-		return agent.FieldErrorf(agent.CodeOverflow, "text", "is %d bytes, at most %d", len(text), maxNotified)
+	if len(text) > maxNotificationBytes {
+		return agent.FieldErrorf(agent.CodeOverflow, "text", "is %d bytes, at most %d", len(text), maxNotificationBytes)
 	}
 	parts := split(render(text), maxMessage)
 	if len(parts) == 0 {
@@ -200,21 +200,21 @@ func (c *Channel) Notify(ctx context.Context, tenant, user, text string) error {
 	if user == "" || len(page.Links) == 0 {
 		return agent.Errorf(agent.CodeNotFound, op, "user %.100q of tenant %.100q is linked to no chat", user, tenant)
 	}
-	ctx, cancel := context.WithTimeout(ctx, noticeTime)
+	ctx, cancel := context.WithTimeout(ctx, noticeTimeout)
 	defer cancel()
-	var faults []error
+	var errs []error
 	for i := range page.Links {
 		chat, err := strconv.ParseInt(page.Links[i].ChatID, 10, 64)
 		if err != nil {
-			faults = append(faults, agent.Errorf(agent.CodeInternal, op, "chat %q is none", page.Links[i].ChatID))
+			errs = append(errs, agent.Errorf(agent.CodeInternal, op, "chat id %q is not a number", page.Links[i].ChatID))
 			continue
 		}
-		faults = append(faults, c.sendPieces(ctx, chat, parts))
+		errs = append(errs, c.sendPieces(ctx, chat, parts))
 	}
-	return errors.Join(faults...)
+	return errors.Join(errs...)
 }
 
-// sendPieces sends messages one after the other.
+// sendPieces sends each piece as a message, in order, with retries.
 func (c *Channel) sendPieces(ctx context.Context, chat int64, parts []piece) error {
 	for _, p := range parts {
 		if err := retry(ctx, func() error { _, err := c.api.send(ctx, chat, p, nil); return err }); err != nil {
@@ -224,22 +224,22 @@ func (c *Channel) sendPieces(ctx context.Context, chat int64, parts []piece) err
 	return nil
 }
 
-// sendText sends a text that is no answer of a turn. It only logs if the text could not be sent.
+// sendText sends one of the bot's own messages. A failure is only logged.
 func (c *Channel) sendText(ctx context.Context, chat int64, text string) {
-	ctx, cancel := context.WithTimeout(ctx, noticeTime)
+	ctx, cancel := context.WithTimeout(ctx, noticeTimeout)
 	defer cancel()
 	if err := c.sendPieces(ctx, chat, split(plainText(sanitize(text)), maxMessage)); err != nil {
 		c.cfg.Logger.Info("message not sent", zap.Int64("chat", chat), zap.Error(err))
 	}
 }
 
-// recordAudit adds to the audit trail.
-func (c *Channel) recordAudit(p *agent.Principal, a agent.Action, resource, outcome string) {
+// recordAudit records an action of a principal, if an audit trail is configured.
+func (c *Channel) recordAudit(p *agent.Principal, action agent.Action, resource, outcome string) {
 	if c.cfg.Audit == nil {
 		return
 	}
 	c.cfg.Audit.Record(agent.AuditRecord{
-		At: time.Now(), Tenant: p.Tenant, Subject: p.Subject, Method: p.Method, Credential: p.Credential, Action: a, Resource: resource,
+		At: time.Now(), Tenant: p.Tenant, Subject: p.Subject, Method: p.Method, Credential: p.Credential, Action: action, Resource: resource,
 		Outcome: outcome, Channel: Name,
 	})
 }

@@ -20,24 +20,24 @@ const help = `Write to me, or send a picture, and I will answer.
 /whoami – what I know of you
 /help – this`
 
-// runCommand runs the command of a message that begins with a slash.
+// runCommand runs the command in a message that begins with a slash.
 func (c *Channel) runCommand(ctx context.Context, in agent.Inbox, m *models.Message) error {
-	name, rest, _ := strings.Cut(strings.TrimSpace(m.Text), " ")
+	name, argument, _ := strings.Cut(strings.TrimSpace(m.Text), " ")
 	name, _, _ = strings.Cut(strings.ToLower(name), "@") // /help@the_bot
-	rest = strings.TrimSpace(rest)
+	argument = strings.TrimSpace(argument)
 	chat := m.Chat.ID
 	switch name {
 	case "/start":
-		if rest != "" {
-			return c.linkChat(ctx, m, rest)
+		if argument != "" {
+			return c.linkChat(ctx, m, argument)
 		}
 		return c.sendWelcome(ctx, chat)
 	case "/link":
-		if rest == "" {
+		if argument == "" {
 			c.sendText(ctx, chat, "Send the code too: /link CODE")
 			return nil
 		}
-		return c.linkChat(ctx, m, rest)
+		return c.linkChat(ctx, m, argument)
 	case "/unlink":
 		return c.unlinkChat(ctx, m)
 	case "/new":
@@ -67,7 +67,7 @@ func (c *Channel) sendWelcome(ctx context.Context, chat int64) error {
 	return nil
 }
 
-// linkChat links the chat to the user of a code. It begins a new conversation: the earlier messages may be another user's.
+// linkChat links the chat to the user of a code. It begins a new conversation, because the earlier messages may be another user's.
 func (c *Channel) linkChat(ctx context.Context, m *models.Message, code string) error {
 	chat := m.Chat.ID
 	link, err := c.cfg.Store.RedeemLink(ctx, chatOf(chat), code)
@@ -100,6 +100,7 @@ func (c *Channel) linkChat(ctx context.Context, m *models.Message, code string) 
 
 func chatName(chat int64) string { c := chatOf(chat); return c.Channel + "/" + c.ChatID }
 
+// unlinkChat removes the link of the chat and begins a new conversation.
 func (c *Channel) unlinkChat(ctx context.Context, m *models.Message) error {
 	chat := m.Chat.ID
 	link, err := c.cfg.Store.ChatLink(ctx, chatOf(chat))
@@ -123,15 +124,10 @@ func (c *Channel) unlinkChat(ctx context.Context, m *models.Message) error {
 	return nil
 }
 
-// beginConversation begins a new conversation. It is named after the message, so that the same message again changes nothing.
+// beginConversation begins a new conversation. Its number is the message's, so that the same message again changes nothing.
 func (c *Channel) beginConversation(ctx context.Context, m *models.Message) error {
-	_, ok, err := c.principal(ctx, m.Chat.ID)
-	switch {
-	case err != nil:
+	if _, ok, err := c.requirePrincipal(ctx, m.Chat.ID); !ok {
 		return err
-	case !ok:
-		c.sendText(ctx, m.Chat.ID, textNotLinked)
-		return nil
 	}
 	if err := c.cfg.Store.SetChatThread(ctx, chatOf(m.Chat.ID), int64(m.ID)); err != nil {
 		return err
@@ -140,17 +136,14 @@ func (c *Channel) beginConversation(ctx context.Context, m *models.Message) erro
 	return nil
 }
 
-// cancelTurn stops the chat's oldest turn, which is the one that runs.
+// cancelTurn cancels the oldest turn of the chat that has not ended. Turns of a chat run one after the other, so that is the one that runs.
 func (c *Channel) cancelTurn(ctx context.Context, in agent.Inbox, m *models.Message) error {
 	chat := m.Chat.ID
-	p, ok, err := c.principal(ctx, chat)
-	switch {
-	case err != nil:
+	p, ok, err := c.requirePrincipal(ctx, chat)
+	if !ok {
 		return err
-	case !ok:
-		c.sendText(ctx, chat, textNotLinked)
-		return nil
-	case !p.MayAny(agent.ActionTurnsCancel):
+	}
+	if !p.MayAny(agent.ActionTurnsCancel) {
 		c.sendText(ctx, chat, "You may not do that.")
 		return nil
 	}
@@ -162,13 +155,13 @@ func (c *Channel) cancelTurn(ctx context.Context, in agent.Inbox, m *models.Mess
 		if owed[i].Tenant != p.Tenant || owed[i].UserID != p.Subject {
 			continue
 		}
-		bounded, stop := context.WithTimeout(ctx, submitTime)
+		bounded, stop := context.WithTimeout(ctx, submitTimeout)
 		err := in.Cancel(bounded, owed[i].TurnID, agent.CancelRequest{Reason: "cancelled in Telegram", By: actorName(&p, m.From)})
 		stop()
 		switch agent.CodeOf(err) {
 		case "":
 			c.recordAudit(&p, agent.ActionTurnsCancel, "turn/"+string(owed[i].TurnID), agent.AuditAllowed)
-			return nil // the answer will tell
+			return nil // the turn's answer says that it was stopped
 		case agent.CodeConflict, agent.CodeNotFound: // it has just ended
 		default:
 			return err
@@ -178,7 +171,7 @@ func (c *Channel) cancelTurn(ctx context.Context, in agent.Inbox, m *models.Mess
 	return nil
 }
 
-// actorName returns the name of whoever decides or cancels: the user, else the person of Telegram.
+// actorName returns the name under which a decision or a cancellation is recorded: the user, or the Telegram account of a person without one.
 func actorName(p *agent.Principal, from *models.User) string {
 	if p.Subject != "" {
 		return p.Subject
@@ -186,6 +179,7 @@ func actorName(p *agent.Principal, from *models.User) string {
 	return senderOf(from)
 }
 
+// sendIdentity answers /whoami.
 func (c *Channel) sendIdentity(ctx context.Context, chat int64) error {
 	link, err := c.cfg.Store.ChatLink(ctx, chatOf(chat))
 	if err != nil && agent.CodeOf(err) != agent.CodeNotFound {

@@ -19,7 +19,7 @@ import (
 // Name is the name of the channel in envelopes, links and principals.
 const Name = "telegram"
 
-// How updates arrive.
+// Values of [Config.Updates].
 const (
 	Polling = "polling"
 	Webhook = "webhook"
@@ -52,20 +52,20 @@ type Config struct {
 	WebhookURL    string // public https address of [Channel.ServeHTTP]; Webhook only
 	WebhookSecret string // 16 to 256 of A-Z a-z 0-9 _ -; Webhook only
 
-	Tenant    string               // of chats that are not linked; "": the default tenant
+	Tenant    string               // tenant of chats without a link; "": the default tenant
 	Agent     string               // the agent that answers; "": routing decides
 	Approvals agent.ApprovalPolicy // for calls that need an approval; "": the turn waits
-	Unlinked  bool                 // chats without a link may talk; they never decide about approvals
-	// ApproverChat is a chat or group with the bot whose members also decide about approvals. 0: none.
+	Unlinked  bool                 // whether chats without a link may talk to the bot; they never decide approvals
+	// ApproverChat is a chat or group with the bot whose members may also decide approvals. 0: no such chat.
 	ApproverChat int64
 
 	Store Store // required
 	Audit Audit // nil: no audit trail
 
-	EditEvery     time.Duration // between two edits of a growing answer; 0: 1 s
-	MaxAnswers    int           // shown at once, further ones wait; 0: 256
-	MaxImageBytes int64         // of a received picture; 0: 4 MiB
-	Lease         time.Duration // after which other processes take over the answers of a silent one; 0: 30 s
+	EditEvery     time.Duration // interval between two edits of a growing answer; 0: 1 s
+	MaxAnswers    int           // how many answers are shown at once; others wait; 0: 256
+	MaxImageBytes int64         // limit of a received picture; 0: 4 MiB
+	Lease         time.Duration // how long a process may be silent before others take over its answers; 0: 30 s
 
 	Logger  *zap.Logger
 	Metrics prometheus.Registerer // nil: no metrics
@@ -76,7 +76,7 @@ var (
 	secretPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{16,256}$`)
 )
 
-// withDefaults returns the configuration with defaults, or an error that names the setting. No error holds the token or the secret.
+// withDefaults returns the configuration with defaults, or an error that names the invalid setting. No error contains the token or the secret.
 func (c Config) withDefaults() (Config, error) {
 	c.APIURL = strings.TrimRight(cmp.Or(c.APIURL, defaultAPIURL), "/")
 	c.Updates = cmp.Or(c.Updates, Polling)
@@ -90,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	switch {
 	case !tokenPattern.MatchString(c.Token):
-		return c, agent.Invalid("token", "is no token of a bot: want <number>:<secret>")
+		return c, invalidToken()
 	case c.Updates != Polling && c.Updates != Webhook:
 		return c, agent.Invalid("updates", "want %s or %s, got %.20q", Polling, Webhook, c.Updates)
 	case !agent.ValidName(c.Tenant):
@@ -120,50 +120,54 @@ func (c Config) withDefaults() (Config, error) {
 	return c, checkURL("webhook_url", c.WebhookURL, "https")
 }
 
+func invalidToken() error {
+	return agent.Invalid("token", "is not a bot token: want <number>:<secret>")
+}
+
 func checkURL(field, address string, schemes ...string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" {
-		return agent.Invalid(field, "is no address")
+		return agent.Invalid(field, "is not a URL of a scheme, a host and a path")
 	}
-	if slices.Contains(schemes, u.Scheme) {
-		return nil
+	if !slices.Contains(schemes, u.Scheme) {
+		return agent.Invalid(field, "want a URL that begins with %s://", strings.Join(schemes, ":// or "))
 	}
-	return agent.Invalid(field, "wants %s://", strings.Join(schemes, ":// or "))
+	return nil
 }
 
-// botID returns the id of the bot: the part of the token that is no secret.
+// botID returns the bot's id, which is the public part of the token.
 func (c *Config) botID() (string, error) {
 	id, _, _ := strings.Cut(c.Token, ":")
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil || n <= 0 {
-		return "", agent.Invalid("token", "is no token of a bot: want <number>:<secret>")
+		return "", invalidToken()
 	}
 	return strconv.FormatInt(n, 10), nil
 }
 
-// metrics have no label whose values users choose.
+// metrics are the channel's metrics. Their labels have few values, none of which a user chooses.
 type metrics struct {
-	updates *prometheus.CounterVec
-	answers *prometheus.CounterVec
-	faults  *prometheus.CounterVec
-	shown   prometheus.Gauge
+	updates   *prometheus.CounterVec
+	answers   *prometheus.CounterVec
+	apiErrors *prometheus.CounterVec
+	showing   prometheus.Gauge
 }
 
-func newMetrics(to prometheus.Registerer) (*metrics, error) {
-	count := func(name, help, label string) *prometheus.CounterVec {
+func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
+	newCounter := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
 	}
 	m := &metrics{
-		updates: count("telegram_updates_total", "Updates of the Telegram bot, by kind: message, command, press, other.", "kind"),
-		answers: count("telegram_answers_total", "Answers that the Telegram bot owed, by outcome: shown, blocked, left.", "outcome"),
-		faults:  count("telegram_api_errors_total", "Requests to the Bot API that went wrong, by code.", "code"),
-		shown:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "telegram_answers_in_progress", Help: "Turns whose answers the Telegram bot shows."}),
+		updates:   newCounter("telegram_updates_total", "Updates of the Telegram bot, by kind: message, command, press, other.", "kind"),
+		answers:   newCounter("telegram_answers_total", "Answers that the Telegram bot owed, by outcome: shown, blocked, left.", "outcome"),
+		apiErrors: newCounter("telegram_api_errors_total", "Requests to the Bot API that went wrong, by code.", "code"),
+		showing:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "telegram_answers_in_progress", Help: "Turns whose answers the Telegram bot shows."}),
 	}
-	if to == nil {
+	if registerer == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.updates, m.answers, m.faults, m.shown} {
-		if err := to.Register(c); err != nil {
+	for _, c := range []prometheus.Collector{m.updates, m.answers, m.apiErrors, m.showing} {
+		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register metrics of telegram: %w", err)
 		}
 	}

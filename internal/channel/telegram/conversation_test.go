@@ -1,6 +1,7 @@
 package telegram_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -20,12 +21,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func TestAConversation(t *testing.T) {
+func TestConversation(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	u := b.api.Send(ann, "what is cheap?")
-	id := b.turn(1)
-	e := b.submitted(1)[0]
+	id := b.awaitTurn(1)
+	e := b.awaitEnvelopes(1)[0]
 	require.Equal(t, agent.Envelope{
 		Channel: "telegram", Sender: "telegram/111", RequestID: fmt.Sprintf("telegram-4242-%d", u.ID),
 		Principal: agent.Principal{Method: "telegram", Tenant: "acme", Subject: "ann", Scopes: agent.LinkScopes(), Credential: "telegram/111"},
@@ -53,14 +54,14 @@ func TestAConversation(t *testing.T) {
 	require.Equal(t, []models.MessageEntity{{Type: models.MessageEntityTypeBold, Offset: 4, Length: 8}}, m[0].Entities)
 	b.api.AwaitConfirmed()
 	require.Empty(t, b.api.Calls("setWebhook"))
-	require.Len(t, b.api.Calls("deleteWebhook"), 1, "polling takes the webhook away")
+	require.Len(t, b.api.Calls("deleteWebhook"), 1, "polling needs the webhook to be deleted")
 }
 
-func TestWhatWasTakenBackIsTakenBack(t *testing.T) {
+func TestResetShortensAnswer(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	b.api.Send(ann, "hello")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "good "), token("model/1", "void"))
 	b.api.AwaitTexts(ann, "good void")
 	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 3})
@@ -74,11 +75,11 @@ func TestWhatWasTakenBackIsTakenBack(t *testing.T) {
 	b.api.AwaitTexts(ann, "better")
 }
 
-func TestAResetTakesWholeMessagesBack(t *testing.T) {
+func TestResetDeletesMessages(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	b.api.Send(ann, "hello")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	long := strings.Repeat("word ", 1000)
 	b.rt.Emit(id, token("model/1", long))
 	b.api.AwaitMessageWhere(ann, "a second message", func(m telegramtest.Message) bool { return len(m.Text) < 2000 })
@@ -90,7 +91,7 @@ func TestAResetTakesWholeMessagesBack(t *testing.T) {
 	b.api.AwaitTexts(ann, "short")
 }
 
-func TestLongAnswersBecomeSeveralMessages(t *testing.T) {
+func TestLongAnswerIsSplit(t *testing.T) {
 	b := newBench(t)
 	b.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 		var text strings.Builder
@@ -105,73 +106,67 @@ func TestLongAnswersBecomeSeveralMessages(t *testing.T) {
 	b.awaitSettled()
 	texts := b.api.Texts(ann)
 	require.Len(t, texts, 3)
-	whole := strings.Join(texts, "\n")
+	joined := strings.Join(texts, "\n")
 	for i := range 400 {
-		require.Equal(t, 1, strings.Count(whole, fmt.Sprintf("Line %03d of a long answer 🛫.", i)))
+		require.Equal(t, 1, strings.Count(joined, fmt.Sprintf("Line %03d of a long answer 🛫.", i)))
 	}
 }
 
-func TestHowTurnsEnd(t *testing.T) {
+func TestFinalMessages(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
+	var failure string
 	for i, c := range []struct {
 		status agent.TurnStatus
+		stop   agent.StopReason // "": that of the status
 		output string
 		want   string
 	}{
-		{agent.TurnCompleted, "done", "done"},
-		{agent.TurnCompleted, " \n", "(The answer has no text.)"},
-		{agent.TurnFailed, "half of", "Sorry, that did not work. (turn turn-2)"},
-		{agent.TurnCancelled, "half of", "half of\n\nStopped."},
-		{agent.TurnCancelled, "", "Stopped."},
+		{agent.TurnCompleted, "", "done", "done"},
+		{agent.TurnCompleted, "", " \n", "(The answer has no text.)"},
+		{agent.TurnCompleted, agent.StopMaxTokens, "three fl", "three fl\n\n" + agent.StopMaxTokens.CutShort()},
+		{agent.TurnCompleted, agent.StopFiltered, "three fl", "three fl\n\n" + agent.StopFiltered.CutShort()},
+		{agent.TurnFailed, "", "half of", "Sorry, that did not work. (turn turn-5)"},
+		{agent.TurnCancelled, "", "half of", "half of\n\nStopped."},
+		{agent.TurnCancelled, "", "", "Stopped."},
 	} {
-		if i == 2 {
-			c.want = "Sorry, that did not work. (turn turn-3)"
-		}
 		b.api.Send(ann, "go")
-		b.rt.Finish(b.turn(i+1), c.status, c.output)
+		id := b.awaitTurn(i + 1)
+		out := b.rt.Output(id, c.status, c.output)
+		out.StopReason = cmp.Or(c.stop, out.StopReason)
+		if out.Error != nil {
+			failure = out.Error.Message
+		}
+		b.rt.Emit(id, agent.Event{Type: agent.EventStatus, Status: agent.TerminalStatus(c.status), Result: out})
 		b.api.AwaitMessageWhere(ann, c.want, func(m telegramtest.Message) bool { return m.Text == c.want })
 	}
+	require.NotEmpty(t, failure)
 	for _, text := range b.api.Texts(ann) {
-		require.NotContains(t, text, "provider")
+		require.NotContains(t, text, failure)
 	}
 }
 
-// TestCutAnswersSaySo: an answer that is not whole says why.
-func TestCutAnswersSaySo(t *testing.T) {
-	b := newBench(t)
-	b.start(nil)
-	for i, stop := range []agent.StopReason{agent.StopMaxTokens, agent.StopFiltered} {
-		b.api.Send(ann, "go")
-		id := b.turn(i + 1)
-		out := b.rt.Output(id, agent.TurnCompleted, "three fl")
-		out.StopReason = stop
-		b.rt.Emit(id, agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: out})
-		b.api.AwaitMessage(ann, "three fl\n\n"+stop.CutShort())
-	}
-}
-
-func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
+func TestRepeatedUpdateIsTheSameTurn(t *testing.T) {
 	b := newBench(t)
 	stop := b.start(nil)
 	u := b.api.Send(ann, "once")
-	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.rt.Finish(b.awaitTurn(1), agent.TurnCompleted, "answer")
 	b.api.AwaitTexts(ann, "answer")
 	b.api.AwaitConfirmed()
-	b.api.Again(u)
+	b.api.Redeliver(u)
 	b.api.AwaitConfirmed()
 	b.awaitSettled()
 	stop()
 
-	b.api.Again(u) // to a process that has not seen it
+	b.api.Redeliver(u) // to a process that has not handled it
 	metrics := prometheus.NewRegistry()
 	stop = b.start(func(c *telegram.Config) { c.Metrics = metrics })
 	b.api.AwaitConfirmed()
 	stop()
 	shown, err := testutil.GatherAndCount(metrics, "telegram_answers_total")
 	require.NoError(t, err)
-	require.Zero(t, shown, "it shows nothing")
-	envelopes := b.submitted(2)
+	require.Zero(t, shown, "the second process shows no answer")
+	envelopes := b.awaitEnvelopes(2)
 	require.Equal(t, envelopes[0].Request.IdempotencyKey, envelopes[1].Request.IdempotencyKey)
 	require.Equal(t, []string{"answer"}, b.api.Texts(ann))
 	require.Zero(t, b.store.Owed())
@@ -181,16 +176,16 @@ func TestAMessageThatComesAgainIsTheSameTurn(t *testing.T) {
 type brokenStore struct{ *telegramtest.Store }
 
 func (brokenStore) OweTurn(context.Context, agent.ChatTurn, string, time.Duration) (bool, error) {
-	return false, agent.Errorf(agent.CodeUnavailable, "", "the database is away")
+	return false, agent.Errorf(agent.CodeUnavailable, "", "the database is unavailable")
 }
 
-func TestNothingIsConfirmedBeforeItIsSafe(t *testing.T) {
+func TestUpdateIsConfirmedAfterItIsStored(t *testing.T) {
 	b := newBench(t)
 	stop := b.start(func(c *telegram.Config) { c.Store = brokenStore{b.store} })
-	b.api.Send(ann, "precious")
-	b.submitted(2)
+	b.api.Send(ann, "go")
+	b.awaitEnvelopes(2)
 	stop()
-	require.Equal(t, 1, b.api.Unconfirmed(), "the next process finds it")
+	require.Equal(t, 1, b.api.Unconfirmed(), "the next process receives it")
 	b.start(nil)
 	b.api.AwaitConfirmed()
 	b.rt.Finish("turn-1", agent.TurnCompleted, "answer")
@@ -203,7 +198,7 @@ func TestPictures(t *testing.T) {
 	png := append([]byte("\x89PNG\r\n\x1a\n"), make([]byte, 100)...)
 	b.api.File("small", png)
 	b.api.File("large", make([]byte, 2000))
-	b.api.File("lies", make([]byte, 2000))
+	b.api.File("large document", make([]byte, 2000))
 	b.api.File("text", []byte("just text"))
 	private := models.Chat{ID: ann, Type: models.ChatTypePrivate}
 	b.api.Message(models.Message{From: telegramtest.Person(ann), Chat: private, Caption: "what is this?", Photo: []models.PhotoSize{
@@ -214,17 +209,17 @@ func TestPictures(t *testing.T) {
 	want := []agent.Message{{Role: agent.RoleUser, Blocks: []agent.Block{
 		agent.Text("what is this?"), {Type: agent.BlockImage, MIMEType: "image/png", Base64: base64.StdEncoding.EncodeToString(png)},
 	}}}
-	require.Equal(t, want, b.submitted(1)[0].Request.Messages)
-	require.NoError(t, b.submitted(1)[0].Request.Validate(0))
+	require.Equal(t, want, b.awaitEnvelopes(1)[0].Request.Messages)
+	require.NoError(t, b.awaitEnvelopes(1)[0].Request.Validate(0))
 	b.rt.Finish("turn-1", agent.TurnCompleted, "a picture")
 	b.api.AwaitMessage(ann, "a picture")
 
 	for _, c := range []struct {
 		m    models.Message
-		says string
+		want string
 	}{
 		{models.Message{Photo: []models.PhotoSize{{FileID: "large", FileSize: 2000}}}, "too large"},
-		{models.Message{Document: &models.Document{FileID: "lies", MimeType: "image/png"}}, "too large"},
+		{models.Message{Document: &models.Document{FileID: "large document", MimeType: "image/png"}}, "too large"},
 		{models.Message{Document: &models.Document{FileID: "missing", MimeType: "image/png"}}, "could not read"},
 		{models.Message{Document: &models.Document{FileID: "text", MimeType: "image/png"}}, "text and pictures only"},
 		{models.Message{Document: &models.Document{FileID: "x", MimeType: "application/pdf"}}, "text and pictures only"},
@@ -236,7 +231,7 @@ func TestPictures(t *testing.T) {
 		b.api.AwaitConfirmed()
 		after := b.api.Texts(ann)
 		require.Len(t, after, before+1)
-		require.Contains(t, after[before], c.says)
+		require.Contains(t, after[before], c.want)
 	}
 	require.Len(t, b.rt.Submitted(), 1)
 }
@@ -245,7 +240,7 @@ func TestGroups(t *testing.T) {
 	b := newBench(t)
 	b.start(func(c *telegram.Config) { c.Unlinked = true })
 	group := models.Chat{ID: -100, Type: models.ChatTypeSupergroup}
-	for _, text := range []string{"among ourselves", "/start"} {
+	for _, text := range []string{"not to the bot", "/start"} {
 		b.api.Message(models.Message{From: telegramtest.Person(ann), Chat: group, Text: text})
 	}
 	b.api.AwaitConfirmed()
@@ -269,7 +264,7 @@ func TestRefusals(t *testing.T) {
 	b.start(nil)
 	for _, c := range []struct {
 		err  error
-		says string
+		want string
 	}{
 		{agent.Invalid("message", "secret words"), "I cannot take this message."},
 		{agent.Errorf(agent.CodeDenied, "", "secret words"), "You may not do that."},
@@ -283,15 +278,15 @@ func TestRefusals(t *testing.T) {
 		b.api.AwaitConfirmed()
 		texts := b.api.Texts(ann)
 		require.Len(t, texts, before+1)
-		require.Equal(t, c.says, texts[before])
+		require.Equal(t, c.want, texts[before])
 	}
-	refuse <- agent.Errorf(agent.CodeUnavailable, "", "away for a moment")
+	refuse <- agent.Errorf(agent.CodeUnavailable, "", "unavailable")
 	b.api.Send(ann, "go")
-	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.rt.Finish(b.awaitTurn(1), agent.TurnCompleted, "answer")
 	b.api.AwaitMessage(ann, "answer")
 }
 
-func TestWhatCannotBeTakenIsGivenUp(t *testing.T) {
+func TestFailingUpdateIsGivenUp(t *testing.T) {
 	b := newBench(t)
 	b.rt.Refuse = func(e agent.Envelope) error {
 		if e.Request.Message == "poison" {
@@ -312,13 +307,13 @@ func TestTooManyRequests(t *testing.T) {
 	b.start(nil)
 	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusTooManyRequests, Description: "retry later", RetryAfter: 1})
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, token("model/1", "first"))
 	b.api.AwaitCalls("sendMessage", 1)
-	began := time.Now()
+	start := time.Now()
 	b.rt.Finish(id, agent.TurnCompleted, "last")
 	b.api.AwaitTexts(ann, "last")
-	require.GreaterOrEqual(t, time.Since(began), 500*time.Millisecond, "as long as Telegram asked")
+	require.GreaterOrEqual(t, time.Since(start), 500*time.Millisecond, "the pause that Telegram asked for")
 	require.Len(t, b.api.Calls("sendMessage"), 2)
 }
 
@@ -326,10 +321,10 @@ func TestBlocked(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.api.Block(ann, true)
 	b.rt.Emit(id, token("model/1", "first"))
-	require.Eventually(t, func() bool { return b.store.Owed() == 0 && b.rt.Followers() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return b.store.Owed() == 0 && b.rt.Followers() == 0 }, testTimeout, time.Millisecond)
 	b.rt.Finish(id, agent.TurnCompleted, "last")
 	b.api.Block(ann, false)
 	b.api.Send(ann, "/help")
@@ -337,8 +332,8 @@ func TestBlocked(t *testing.T) {
 	require.Len(t, b.api.Messages(ann), 1)
 }
 
-// The end of an answer is shown although Telegram fails meanwhile.
-func TestFaultsOfTelegram(t *testing.T) {
+// The final text is shown although requests to Telegram fail.
+func TestTelegramErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string
 		fault  telegramtest.Fault
@@ -360,7 +355,7 @@ func TestFaultsOfTelegram(t *testing.T) {
 			b := newBench(t)
 			b.start(nil)
 			b.api.Send(ann, "go")
-			id := b.turn(1)
+			id := b.awaitTurn(1)
 			if c.method == "editMessageText" {
 				b.rt.Emit(id, token("model/1", "first"))
 				b.api.AwaitTexts(ann, "first")

@@ -12,23 +12,22 @@ import (
 )
 
 const (
-	typingEvery = 4 * time.Second  // Telegram shows it for five
-	quietAfter  = 5 * time.Minute  // without an event, after which typing is no longer shown
-	finishTime  = 10 * time.Minute // to show the end of a turn
+	typingEvery    = 4 * time.Second  // Telegram shows "typing" for five seconds
+	maxTypingQuiet = 5 * time.Minute  // time since the last event after which "typing" is no longer shown
+	finishTimeout  = 10 * time.Minute // for showing the end of a turn
 )
 
 // The outcomes of a delivery.
 const (
 	outcomeShown   = "shown"
 	outcomeBlocked = "blocked" // the person has blocked the bot
-	outcomeLeft    = "left"    // not complete: the next process continues
+	outcomeLeft    = "left"    // not complete: another process continues
 )
 
-// errLeaseLost says that another process shows the answer.
+// errLeaseLost is the error of a delivery whose answer another process shows.
 var errLeaseLost = errors.New("another process shows the answer")
 
-// delivery shows one turn in its chat. One goroutine reads events, the other one calls Telegram. So a slow Telegram delays only the reader of this
-// turn.
+// delivery shows one turn in its chat. One goroutine reads the turn's events and another one calls Telegram, so a slow Telegram delays only this turn.
 type delivery struct {
 	c      *Channel
 	inbox  agent.Inbox
@@ -38,13 +37,13 @@ type delivery struct {
 	logger *zap.Logger
 
 	answer      answer
-	shown       []piece   // the content of the answer's messages, as far as known
-	changed     bool      // the answer has changed since it was shown
-	pausedUntil time.Time // no edits before
+	shown       []piece   // the content of the answer's messages that this process has written
+	changed     bool      // whether the answer has changed since it was shown
+	pausedUntil time.Time // Telegram asked for no edits before this time
 
-	questions   map[string]*question // approvals that wait, by id
-	order       []string             // their ids, oldest first
-	lastEventAt time.Time            // when the last event arrived
+	questions     map[string]*question // approvals that wait, by id
+	questionOrder []string             // their ids, oldest first
+	lastEventAt   time.Time            // when the last event arrived
 }
 
 // question is an approval and the messages that ask for it.
@@ -55,7 +54,7 @@ type question struct {
 }
 
 func newDelivery(c *Channel, in agent.Inbox, t agent.ChatTurn, holder string) *delivery {
-	chat, _ := strconv.ParseInt(t.ChatID, 10, 64) // we wrote it
+	chat, _ := strconv.ParseInt(t.ChatID, 10, 64) // chatOf formatted it
 	return &delivery{
 		c: c, inbox: in, turn: t, holder: holder, chat: chat, questions: map[string]*question{}, lastEventAt: time.Now(),
 		logger: c.cfg.Logger.With(zap.String("turn", string(t.TurnID)), zap.Int64("chat", chat)),
@@ -72,7 +71,7 @@ func (d *delivery) run(ctx context.Context) (outcome string) {
 	case err == nil:
 		return outcomeShown
 	case agent.CodeOf(err) == agent.CodeDenied:
-		d.logger.Info("answer not wanted", zap.Error(err))
+		d.logger.Info("answer not delivered: the chat has blocked the bot", zap.Error(err))
 		return outcomeBlocked
 	case ctx.Err() == nil:
 		d.logger.Warn("answer not complete", zap.Error(err))
@@ -80,7 +79,7 @@ func (d *delivery) run(ctx context.Context) (outcome string) {
 	return outcomeLeft
 }
 
-// loadQuestions reads which questions were asked before.
+// loadQuestions loads the questions that an earlier process has asked.
 func (d *delivery) loadQuestions(ctx context.Context) error {
 	asked, err := d.c.cfg.Store.TurnQuestions(ctx, d.turn.TurnID)
 	for i := range asked {
@@ -90,25 +89,27 @@ func (d *delivery) loadQuestions(ctx context.Context) error {
 	return err
 }
 
-func (d *delivery) questionOf(id string) *question {
-	q := d.questions[id]
+// questionOf returns the question for an approval, which it adds if there is none.
+func (d *delivery) questionOf(approvalID string) *question {
+	q := d.questions[approvalID]
 	if q == nil {
 		q = &question{}
-		d.questions[id] = q
-		d.order = append(d.order, id)
+		d.questions[approvalID] = q
+		d.questionOrder = append(d.questionOrder, approvalID)
 	}
 	return q
 }
 
-// nextEvent is an event, or the error that ends them.
-type nextEvent struct {
+// eventOrError is the turn's next event, or the error after which no event follows.
+type eventOrError struct {
 	event agent.Event
 	err   error
 }
 
+// showEvents shows the turn's events as they arrive, until the end of the turn is shown.
 func (d *delivery) showEvents(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	events, ended := make(chan nextEvent), make(chan struct{})
+	events, ended := make(chan eventOrError), make(chan struct{})
 	defer func() { stop(); <-ended }()
 	go func() {
 		defer close(ended)
@@ -126,11 +127,11 @@ func (d *delivery) showEvents(ctx context.Context) error {
 			return ctx.Err()
 		case n := <-events:
 			if n.err != nil {
-				return d.showLoss(ctx, n.err)
+				return d.showReadError(ctx, n.err)
 			}
 			d.addEvent(&n.event)
 			if d.answer.terminal != nil {
-				return d.showEnd(ctx, d.answer.final(d.turn.TurnID))
+				return d.showEnd(ctx, d.answer.finalMessages(d.turn.TurnID))
 			}
 		case <-edit.C:
 			err = d.showProgress(ctx)
@@ -145,46 +146,64 @@ func (d *delivery) showEvents(ctx context.Context) error {
 	}
 }
 
-// readEvents reads the turn's events to the last: from the beginning or, if that has expired, from where the last reader stopped.
-func (d *delivery) readEvents(ctx context.Context, to chan<- nextEvent) {
-	send := func(n nextEvent) bool {
-		select {
-		case to <- n:
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	after, resume := int64(0), d.turn.After
+// readEvents sends the turn's events to a chan, up to the last one or an error that lasts. It begins with the first event or, if that has expired,
+// where the last delivery stopped.
+func (d *delivery) readEvents(ctx context.Context, to chan<- eventOrError) {
+	resumeAfter := d.turn.After // read now: the other goroutine advances it
 	wait := newBackoff()
-	for tries := 0; ctx.Err() == nil; {
-		err := error(agent.Errorf(agent.CodeUnavailable, "follow turn", "the events of turn %s ended before the turn", d.turn.TurnID))
-		for e, failed := range d.inbox.Follow(ctx, d.turn.TurnID, after) {
-			if failed != nil {
-				err = failed
-				break
-			}
-			after, tries = e.Meta.EventIndex, 0
-			wait.Reset()
-			if !send(nextEvent{event: e}) || e.Terminal() {
-				return
-			}
+	after, failures := int64(0), 0
+	for ctx.Err() == nil {
+		last, err := d.followTurn(ctx, after, to)
+		if err == nil {
+			return
 		}
-		switch code := agent.CodeOf(err); {
-		case errors.Is(err, agent.ErrGap) && after < resume:
-			after = resume
+		if last > after {
+			after, failures = last, 0
+			wait.Reset()
+		}
+		isGap := errors.Is(err, agent.ErrGap)
+		if isGap && after < resumeAfter {
+			after = resumeAfter
 			continue
-		case errors.Is(err, agent.ErrGap), code != agent.CodeUnavailable && code != agent.CodeCancelled && code != agent.CodeRateLimited:
-			if tries++; errors.Is(err, agent.ErrGap) || tries >= maxTries {
-				send(nextEvent{err: err})
-				return
+		}
+		switch agent.CodeOf(err) {
+		case agent.CodeUnavailable, agent.CodeCancelled, agent.CodeRateLimited:
+		default:
+			failures++
+		}
+		if isGap || failures >= maxTries {
+			select {
+			case to <- eventOrError{err: err}:
+			case <-ctx.Done():
 			}
+			return
 		}
 		pause(ctx, max(wait.NextBackOff(), min(retryAfter(err), 15*time.Second)))
 	}
 }
 
-// addEvent adds the next event.
+// followTurn sends the turn's events after an index to a chan, and returns the index of the last one that it sent. err is nil after the turn's last
+// event, or if ctx has ended.
+func (d *delivery) followTurn(ctx context.Context, after int64, to chan<- eventOrError) (last int64, err error) {
+	last = after
+	for e, err := range d.inbox.Follow(ctx, d.turn.TurnID, after) {
+		if err != nil {
+			return last, err
+		}
+		select {
+		case to <- eventOrError{event: e}:
+		case <-ctx.Done():
+			return last, nil
+		}
+		last = e.Meta.EventIndex
+		if e.Terminal() {
+			return last, nil
+		}
+	}
+	return last, agent.Errorf(agent.CodeUnavailable, "follow turn", "the events of turn %s ended before the turn", d.turn.TurnID)
+}
+
+// addEvent updates the delivery with the turn's next event. It calls neither Telegram nor the store.
 func (d *delivery) addEvent(e *agent.Event) {
 	d.lastEventAt = time.Now()
 	d.turn.After = max(d.turn.After, e.Meta.EventIndex)
@@ -203,14 +222,14 @@ func (d *delivery) addEvent(e *agent.Event) {
 	}
 }
 
-// showProgress shows what has changed. It does not retry: the next edit follows soon, and the last one retries.
+// showProgress asks new questions and edits the answer if it has changed. It does not retry, because the next edit follows soon.
 func (d *delivery) showProgress(ctx context.Context) error {
 	if time.Now().Before(d.pausedUntil) {
 		return nil
 	}
 	err := d.askQuestions(ctx)
 	if err == nil && d.changed {
-		if err = d.writeMessages(ctx, d.answer.growing(len(d.turn.Messages)), callOnce); err == nil {
+		if err = d.writeMessages(ctx, d.answer.progressMessages(len(d.turn.Messages)), callOnce); err == nil {
 			d.changed = false
 		}
 	}
@@ -224,8 +243,8 @@ func (d *delivery) showProgress(ctx context.Context) error {
 	return nil
 }
 
-// showLoss tells the person that the turn's events can no longer be read.
-func (d *delivery) showLoss(ctx context.Context, cause error) error {
+// showReadError tells the person that the turn's events can no longer be read.
+func (d *delivery) showReadError(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause
 	}
@@ -233,9 +252,9 @@ func (d *delivery) showLoss(ctx context.Context, cause error) error {
 	return d.showEnd(ctx, []piece{plainText("Sorry, I have lost sight of this. (turn " + clipUnits(string(d.turn.TurnID), 128) + ")")})
 }
 
-// showEnd closes the questions and shows the last messages, with retries.
+// showEnd closes the questions and shows the final messages of the answer, with retries.
 func (d *delivery) showEnd(ctx context.Context, parts []piece) error {
-	ctx, cancel := context.WithTimeout(ctx, finishTime)
+	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
 	if err := d.waitUnderLease(ctx, time.Until(d.pausedUntil)); err != nil {
 		return err

@@ -9,16 +9,19 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// callOnce calls do once. It is the alternative to [retry].
+// caller calls a function, once or with retries.
+type caller func(ctx context.Context, do func() error) error
+
+// callOnce is the [caller] that does not retry.
 func callOnce(_ context.Context, do func() error) error { return do() }
 
-// writeMessages changes the messages of the answer to parts.
-func (d *delivery) writeMessages(ctx context.Context, parts []piece, try func(context.Context, func() error) error) error {
+// writeMessages edits, sends and deletes messages of the answer until they show parts.
+func (d *delivery) writeMessages(ctx context.Context, parts []piece, call caller) error {
 	for i, p := range parts {
 		if i < len(d.shown) && d.shown[i].equal(p) {
 			continue
 		}
-		if err := d.writeMessage(ctx, i, p, try); err != nil {
+		if err := d.writeMessage(ctx, i, p, call); err != nil {
 			return err
 		}
 		for len(d.shown) <= i {
@@ -26,9 +29,9 @@ func (d *delivery) writeMessages(ctx context.Context, parts []piece, try func(co
 		}
 		d.shown[i] = p
 	}
-	for n := len(d.turn.Messages); n > len(parts); n = len(d.turn.Messages) { // text was taken back
+	for n := len(d.turn.Messages); n > len(parts); n = len(d.turn.Messages) { // a reset has shortened the answer
 		last := d.turn.Messages[n-1]
-		if err := try(ctx, func() error { return d.c.api.deleteMessage(ctx, d.chat, last) }); err != nil && !isPermanent(err) {
+		if err := call(ctx, func() error { return d.c.api.deleteMessage(ctx, d.chat, last) }); err != nil && !isPermanent(err) {
 			return err
 		}
 		d.turn.Messages = d.turn.Messages[:n-1]
@@ -41,15 +44,15 @@ func (d *delivery) writeMessages(ctx context.Context, parts []piece, try func(co
 }
 
 // writeMessage changes message i of the answer to p, or sends it if it is new or was deleted.
-func (d *delivery) writeMessage(ctx context.Context, i int, p piece, try func(context.Context, func() error) error) error {
+func (d *delivery) writeMessage(ctx context.Context, i int, p piece, call caller) error {
 	if i < len(d.turn.Messages) {
-		err := try(ctx, func() error { return d.c.api.edit(ctx, d.chat, d.turn.Messages[i], p, nil) })
+		err := call(ctx, func() error { return d.c.api.edit(ctx, d.chat, d.turn.Messages[i], p, nil) })
 		if agent.CodeOf(err) != agent.CodeNotFound {
 			return err
 		}
 	}
 	var id int64
-	err := try(ctx, func() (err error) {
+	err := call(ctx, func() (err error) {
 		id, err = d.c.api.send(ctx, d.chat, p, nil)
 		return err
 	})
@@ -64,14 +67,14 @@ func (d *delivery) writeMessage(ctx context.Context, i int, p piece, try func(co
 	return d.renewLease(ctx)
 }
 
-// renewLease stores which messages hold the answer, and renews the lease. It does so even while the process ends, because a sent message must be
-// on record.
+// renewLease stores which messages show the answer, and renews the lease. It does so even after ctx has ended, because every sent message must be
+// recorded.
 func (d *delivery) renewLease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	held, err := d.c.cfg.Store.SaveTurn(ctx, &d.turn, d.holder, d.c.cfg.Lease)
+	isHeld, err := d.c.cfg.Store.SaveTurn(ctx, &d.turn, d.holder, d.c.cfg.Lease)
 	switch {
-	case err == nil && !held:
+	case err == nil && !isHeld:
 		return errLeaseLost
 	case err != nil:
 		d.logger.Warn("lease of an answer not renewed", zap.Error(err))
@@ -79,8 +82,9 @@ func (d *delivery) renewLease(ctx context.Context) error {
 	return nil
 }
 
+// showTyping shows "typing" in the chat while the turn makes progress.
 func (d *delivery) showTyping(ctx context.Context) {
-	if d.answer.waiting || time.Since(d.lastEventAt) > quietAfter || time.Now().Before(d.pausedUntil) {
+	if d.answer.waiting || time.Since(d.lastEventAt) > maxTypingQuiet || time.Now().Before(d.pausedUntil) {
 		return
 	}
 	if err := d.c.api.sendTyping(ctx, d.chat); retryAfter(err) > 0 {
@@ -88,12 +92,12 @@ func (d *delivery) showTyping(ctx context.Context) {
 	}
 }
 
-// retry is [retry] that renews the lease meanwhile.
+// retry is [retry], but renews the lease while it waits.
 func (d *delivery) retry(ctx context.Context, do func() error) error {
 	return retryWith(ctx, d.waitUnderLease, do)
 }
 
-// waitUnderLease waits for a duration and renews the lease meanwhile.
+// waitUnderLease waits for a duration and keeps the lease renewed.
 func (d *delivery) waitUnderLease(ctx context.Context, wait time.Duration) error {
 	for end := time.Now().Add(wait); time.Now().Before(end); {
 		if !pause(ctx, min(time.Until(end), d.c.cfg.Lease/3)) {

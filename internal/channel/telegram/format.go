@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,7 +11,8 @@ import (
 	"github.com/go-telegram/bot/models"
 )
 
-// piece is formatted text. Its entities are spans in UTF-16 units, as Telegram counts, and do not overlap in part.
+// piece is formatted text of at most one message. Its entities are spans in UTF-16 units, in which Telegram counts. Two entities are disjoint, or one
+// is within the other.
 type piece struct {
 	text     string
 	entities []models.MessageEntity
@@ -23,29 +25,27 @@ func plainText(text string) piece { return piece{text: text} }
 // writer builds a piece.
 type writer struct {
 	text     strings.Builder
-	at       int // units written
+	units    int // length of text
 	entities []models.MessageEntity
 }
 
 func (w *writer) write(text string) {
 	w.text.WriteString(text)
-	w.at += units(text)
+	w.units += units(text)
 }
 
-// mark puts an entity over what was written since from.
+// mark puts an entity over the text from a unit to the end.
 func (w *writer) mark(from int, e models.MessageEntity) {
-	if w.at > from {
-		e.Offset, e.Length = from, w.at-from
+	if w.units > from {
+		e.Offset, e.Length = from, w.units-from
 		w.entities = append(w.entities, e)
 	}
 }
 
+// piece returns the text with its entities, sorted by their beginning, the longer ones first.
 func (w *writer) piece() piece {
 	slices.SortStableFunc(w.entities, func(a, b models.MessageEntity) int {
-		if a.Offset != b.Offset {
-			return a.Offset - b.Offset
-		}
-		return b.Length - a.Length
+		return cmp.Or(a.Offset-b.Offset, b.Length-a.Length)
 	})
 	return piece{text: w.text.String(), entities: w.entities}
 }
@@ -56,7 +56,7 @@ var (
 	bulletPattern  = regexp.MustCompile(`^([ \t]*)[-*+][ \t]+(.*)$`)
 )
 
-// render converts Markdown, which models write, to text with entities. Incomplete Markdown stays as it is.
+// render converts a model's Markdown to text with entities. Signs of incomplete Markdown remain in the text.
 func render(markdown string) piece {
 	var w writer
 	lines := strings.Split(sanitize(markdown), "\n")
@@ -80,7 +80,7 @@ func render(markdown string) piece {
 			i = end - 1
 			continue
 		}
-		from := w.at
+		from := w.units
 		if m := headingPattern.FindStringSubmatch(line); m != nil {
 			w.inline(m[1], 0)
 			w.mark(from, models.MessageEntity{Type: models.MessageEntityTypeBold})
@@ -106,43 +106,42 @@ func fenceEnd(lines []string, from int, fence string) int {
 	return len(lines)
 }
 
+// block writes lines as a code block.
 func (w *writer) block(lines []string, language string) {
-	from := w.at
+	from := w.units
 	w.write(strings.Join(lines, "\n"))
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypePre, Language: language})
 }
 
-// Bounds of the search for the end of a mark.
+// Bounds of marked text.
 const (
-	maxSpan    = 1000 // bytes
+	maxSpan    = 1000 // bytes between two signs
 	maxNesting = 3
 )
 
-// bothKinds stands for bold and italic.
-const bothKinds models.MessageEntityType = "bold italic"
+// mark is a sign of Markdown that surrounds a text.
+type mark struct {
+	sign  string
+	kinds []models.MessageEntityType
+}
 
-// marks returns the marks of Markdown that surround a text, the longer ones first.
-func marks() []struct {
-	sign string
-	kind models.MessageEntityType
-} {
-	return []struct {
-		sign string
-		kind models.MessageEntityType
-	}{
-		{"***", bothKinds},
-		{"**", models.MessageEntityTypeBold},
-		{"__", models.MessageEntityTypeBold},
-		{"~~", models.MessageEntityTypeStrikethrough},
-		{"*", models.MessageEntityTypeItalic},
-		{"_", models.MessageEntityTypeItalic},
+// marks returns all marks, the longer ones first.
+func marks() []mark {
+	const bold, italic, strike = models.MessageEntityTypeBold, models.MessageEntityTypeItalic, models.MessageEntityTypeStrikethrough
+	return []mark{
+		{"***", []models.MessageEntityType{bold, italic}},
+		{"**", []models.MessageEntityType{bold}},
+		{"__", []models.MessageEntityType{bold}},
+		{"~~", []models.MessageEntityType{strike}},
+		{"*", []models.MessageEntityType{italic}},
+		{"_", []models.MessageEntityType{italic}},
 	}
 }
 
-// inline writes one line.
+// inline writes one line without its Markdown signs. depth is the number of marks around it.
 func (w *writer) inline(line string, depth int) {
 	written := 0
-	flush := func(to int) { w.write(line[written:to]) }
+	flush := func(end int) { w.write(line[written:end]) } // writes the text before end that was not written yet
 	for i := 0; i < len(line); {
 		n := 0
 		switch line[i] {
@@ -172,21 +171,22 @@ func (w *writer) inline(line string, depth int) {
 	flush(len(line))
 }
 
-// code writes the code span that begins at i, and returns its length in line; 0 if there is none. So do link and markedText.
-func (w *writer) code(line string, i int, flush func(int)) int {
-	sign := line[i : i+runLength(line[i:], '`')]
+// code writes the code span that begins at i, after it has called flush(i). It returns the span's length in line, or 0 if no code span begins at i.
+func (w *writer) code(line string, i int, flush func(end int)) int {
+	sign := line[i : i+runLength(line[i:], "`")]
 	inner, ok := textBefore(line[i+len(sign):], sign)
 	if !ok || strings.TrimSpace(inner) == "" {
 		return 0
 	}
 	flush(i)
-	from := w.at
+	from := w.units
 	w.write(inner)
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypeCode})
 	return len(inner) + 2*len(sign)
 }
 
-func (w *writer) link(line string, i int, flush func(int)) int {
+// link does for a link what [writer.code] does for a code span.
+func (w *writer) link(line string, i int, flush func(end int)) int {
 	label, ok := textBefore(line[i+1:], "](")
 	if !ok || strings.TrimSpace(label) == "" || strings.Contains(label, "[") {
 		return 0
@@ -196,15 +196,16 @@ func (w *writer) link(line string, i int, flush func(int)) int {
 		return 0
 	}
 	flush(i)
-	from := w.at
+	from := w.units
 	w.write(label)
 	w.mark(from, models.MessageEntity{Type: models.MessageEntityTypeTextLink, URL: address})
 	return len(label) + len(address) + 4
 }
 
-func (w *writer) markedText(line string, i, depth int, flush func(int)) int {
+// markedText does for text between two marks what [writer.code] does for a code span.
+func (w *writer) markedText(line string, i, depth int, flush func(end int)) int {
 	for _, m := range marks() {
-		if !strings.HasPrefix(line[i:], m.sign) || (m.sign[0] == '_' && wordBefore(line, i)) {
+		if !strings.HasPrefix(line[i:], m.sign) || (m.sign[0] == '_' && endsWithLetter(line[:i])) {
 			continue
 		}
 		inner, ok := textBeforeClosing(line[i+len(m.sign):], m.sign)
@@ -212,57 +213,66 @@ func (w *writer) markedText(line string, i, depth int, flush func(int)) int {
 			continue
 		}
 		flush(i)
-		from := w.at
+		from := w.units
 		w.inline(inner, depth+1)
-		for kind := range strings.FieldsSeq(string(m.kind)) {
-			w.mark(from, models.MessageEntity{Type: models.MessageEntityType(kind)})
+		for _, kind := range m.kinds {
+			w.mark(from, models.MessageEntity{Type: kind})
 		}
 		return len(inner) + 2*len(m.sign)
 	}
 	return 0
 }
 
-// textBeforeClosing returns the text before the closing sign, which must follow a visible character. Underscores must not precede a word.
-func textBeforeClosing(rest, sign string) (string, bool) {
-	if r, _ := utf8.DecodeRuneInString(rest); rest == "" || unicode.IsSpace(r) || rest[0] == sign[0] {
+// textBeforeClosing returns the text before the first sign that can close a mark.
+func textBeforeClosing(text, sign string) (string, bool) {
+	if r, _ := utf8.DecodeRuneInString(text); text == "" || unicode.IsSpace(r) || text[0] == sign[0] {
 		return "", false
 	}
-	within := rest[:min(len(rest), maxSpan)]
-	for at := 0; ; {
-		found := strings.Index(within[at:], sign)
+	limit := min(len(text), maxSpan)
+	for i := 0; ; {
+		found := strings.Index(text[i:limit], sign)
 		if found < 0 {
 			return "", false
 		}
-		at += found
-		end := at + len(sign)
-		before, _ := utf8.DecodeLastRuneInString(within[:at])
-		single := len(sign) > 1 || (runLength(within[at:], sign[0]) == 1 && !strings.HasSuffix(within[:at], sign))
-		if single && !unicode.IsSpace(before) && before != '\\' && (sign[0] != '_' || !wordAfter(rest, end)) {
-			return within[:at], true
+		i += found
+		if canClose(text[:i], sign, text[i+len(sign):]) {
+			return text[:i], true
 		}
-		at += max(1, runLength(within[at:], sign[0]))
+		i += runLength(text[i:limit], sign[:1])
 	}
 }
 
-func wordBefore(line string, i int) bool {
-	r, _ := utf8.DecodeLastRuneInString(line[:i])
-	return i > 0 && (unicode.IsLetter(r) || unicode.IsDigit(r))
+// canClose reports whether a sign between two texts can close a mark. It must follow a visible character. A single sign must not be part of a longer
+// one, and underscores must not precede a letter.
+func canClose(before, sign, after string) bool {
+	last, _ := utf8.DecodeLastRuneInString(before)
+	switch {
+	case unicode.IsSpace(last) || last == '\\':
+		return false
+	case len(sign) == 1 && (strings.HasPrefix(after, sign) || strings.HasSuffix(before, sign)):
+		return false
+	default:
+		return sign[0] != '_' || !beginsWithLetter(after)
+	}
 }
 
-func wordAfter(line string, i int) bool {
-	r, _ := utf8.DecodeRuneInString(line[i:])
-	return i < len(line) && (unicode.IsLetter(r) || unicode.IsDigit(r))
+// endsWithLetter reports whether the last character of text is a letter or a digit.
+func endsWithLetter(text string) bool {
+	r, _ := utf8.DecodeLastRuneInString(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-func textBefore(rest, sign string) (string, bool) {
-	before, _, ok := strings.Cut(rest[:min(len(rest), maxSpan)], sign)
+// beginsWithLetter reports whether the first character of text is a letter or a digit.
+func beginsWithLetter(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return unicode.IsLetter(r) || unicode.IsDigit(r)
+}
+
+// textBefore returns the text before the next sign.
+func textBefore(text, sign string) (string, bool) {
+	before, _, ok := strings.Cut(text[:min(len(text), maxSpan)], sign)
 	return before, ok
 }
 
-func runLength(s string, c byte) int {
-	n := 0
-	for n < len(s) && s[n] == c {
-		n++
-	}
-	return n
-}
+// runLength returns how often sign, which is one byte, repeats at the beginning of text.
+func runLength(text, sign string) int { return len(text) - len(strings.TrimLeft(text, sign)) }

@@ -12,25 +12,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// shown renders a piece with its entities as brackets.
-func shown(p piece) string {
+// tagged returns a piece as text with its entities as tags, such as <b>.
+func tagged(p piece) string {
 	text := utf16.Encode([]rune(p.text))
-	at := map[int]string{}
+	tags := map[int]string{} // by offset
 	for _, e := range p.entities {
-		at[e.Offset] += "<" + string(e.Type[0]) + e.URL + e.Language + ">"
+		tags[e.Offset] += "<" + string(e.Type[0]) + e.URL + e.Language + ">"
 	}
 	for _, e := range slices.Backward(p.entities) {
-		at[e.Offset+e.Length] = "</>" + at[e.Offset+e.Length]
+		tags[e.Offset+e.Length] = "</>" + tags[e.Offset+e.Length]
 	}
 	var b strings.Builder
-	from := 0
+	start := 0
 	for i := range len(text) + 1 {
-		if sign, ok := at[i]; ok {
-			b.WriteString(string(utf16.Decode(text[from:i])) + sign)
-			from = i
+		if tag, ok := tags[i]; ok {
+			b.WriteString(string(utf16.Decode(text[start:i])) + tag)
+			start = i
 		}
 	}
-	b.WriteString(string(utf16.Decode(text[from:])))
+	b.WriteString(string(utf16.Decode(text[start:])))
 	return b.String()
 }
 
@@ -62,13 +62,13 @@ func TestRender(t *testing.T) {
 		"**Übung** äöü":                   "<b>Übung</> äöü",
 		"~~~\nx\n~~~":                     "<p>x</>",
 	} {
-		require.Equal(t, want, shown(render(markdown)), "%q", markdown)
+		require.Equal(t, want, tagged(render(markdown)), "%q", markdown)
 	}
 }
 
 func TestSplit(t *testing.T) {
-	texts := func(text string, most int) (out []string) {
-		for _, p := range split(plainText(text), most) {
+	texts := func(text string, maxUnits int) (out []string) {
+		for _, p := range split(plainText(text), maxUnits) {
 			out = append(out, p.text)
 		}
 		return out
@@ -91,7 +91,7 @@ func TestSplit(t *testing.T) {
 	require.Len(t, many[0].entities, maxEntities)
 }
 
-func TestClip(t *testing.T) {
+func TestClipUnits(t *testing.T) {
 	require.Equal(t, "abc", clipUnits("abc", 3))
 	require.Equal(t, "ab…", clipUnits("abcd", 3))
 	require.Equal(t, "🛫…", clipUnits("🛫🛫🛫", 4))
@@ -100,8 +100,8 @@ func TestClip(t *testing.T) {
 	require.Empty(t, clipUnits("", 4))
 }
 
-// letters are the characters of a text that make a message.
-func letters(text string) string {
+// visibleText returns the visible characters of a text.
+func visibleText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if isBlank(r) {
 			return -1
@@ -117,34 +117,34 @@ func FuzzRenderAndSplit(f *testing.F) {
 	} {
 		f.Add(seed, 10)
 	}
-	f.Fuzz(func(t *testing.T, markdown string, most int) {
+	f.Fuzz(func(t *testing.T, markdown string, maxUnits int) {
 		if len(markdown) > 20_000 {
 			return
 		}
-		most = max(2, most%5000) // a character may take two
+		maxUnits = max(2, maxUnits%5000) // a character may take two
 		p := render(markdown)
 		length := units(p.text)
 		checkEntities(t, p, length)
-		parts := split(p, most)
-		var whole strings.Builder
+		parts := split(p, maxUnits)
+		var joined strings.Builder
 		for _, part := range parts {
 			n := units(part.text)
-			if n > most || n == 0 || !utf8.ValidString(part.text) || letters(part.text) == "" {
+			if n > maxUnits || n == 0 || !utf8.ValidString(part.text) || visibleText(part.text) == "" {
 				t.Fatalf("part %q of %d", part.text, n)
 			}
 			checkEntities(t, part, n)
-			whole.WriteString(part.text)
+			joined.WriteString(part.text)
 		}
-		if letters(whole.String()) != letters(p.text) {
-			t.Fatalf("%q became %q", p.text, whole.String())
+		if visibleText(joined.String()) != visibleText(p.text) {
+			t.Fatalf("%q became %q", p.text, joined.String())
 		}
-		if n := units(clipUnits(markdown, most)); utf8.ValidString(markdown) && n > most {
+		if n := units(clipUnits(markdown, maxUnits)); utf8.ValidString(markdown) && n > maxUnits {
 			t.Fatalf("clipped to %d units", n)
 		}
 	})
 }
 
-// checkEntities fails on entities out of bounds, and on two of which one begins within the other and ends outside.
+// checkEntities fails if an entity is out of bounds, or if two entities overlap and neither is within the other.
 func checkEntities(t *testing.T, p piece, length int) {
 	t.Helper()
 	for i, e := range p.entities {
@@ -159,11 +159,11 @@ func checkEntities(t *testing.T, p piece, length int) {
 	}
 }
 
-// The formatting of what models write must not cost more than writing it did.
-func TestRenderIsNotQuadratic(t *testing.T) {
+// A model must not be able to write Markdown that takes long to render.
+func TestRenderTakesLinearTime(t *testing.T) {
 	for _, part := range []string{"*a ", "**", "_a", "[", "`a``b", "[a](", "~~a*_", "\\"} {
-		began := time.Now()
-		render(strings.Repeat(part, maxShown/len(part)))
-		require.Less(t, time.Since(began), 10*time.Second, part)
+		start := time.Now()
+		render(strings.Repeat(part, maxGrowingBytes/len(part)))
+		require.Less(t, time.Since(start), 10*time.Second, part)
 	}
 }

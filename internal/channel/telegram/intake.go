@@ -22,52 +22,53 @@ import (
 
 // Bounds of incoming updates.
 const (
-	maxTaken     = 128 // updates in progress; Telegram gives at most 100 at a time
-	maxWorking   = 16  // chats whose updates are handled at a time
-	maxLane      = 30  // updates of one chat that wait
-	maxUpdate    = 1 << 20
-	webhookConns = 40
-	webhookTime  = 25 * time.Second // Telegram waits about a minute
-	readTime     = 10 * time.Second
-	maxTries     = 5                                 // at an update that fails although everything is available
-	maxHandled   = 4096                              // updates that are remembered
-	secretHeader = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the header's name
+	maxPending     = 128 // updates in progress; Telegram sends at most 100 at a time
+	maxActiveChats = 16  // whose updates are handled at the same time
+	maxLane        = 30  // waiting updates of one chat
+	maxUpdateBytes = 1 << 20
+	webhookConns   = 40
+	webhookTimeout = 25 * time.Second // Telegram waits about a minute
+	readTimeout    = 10 * time.Second
+	maxTries       = 5                                 // at an update whose error is not that something is unavailable
+	maxHandled     = 4096                              // ids of handled updates that are kept
+	secretHeader   = "X-Telegram-Bot-Api-Secret-Token" //nolint:gosec // the header's name
 )
 
-// errClosed means that the bot does not accept updates now.
-var errClosed = errors.New("the bot is not serving")
+// errNotServing means that the bot accepts no updates, because Serve does not run.
+var errNotServing = errors.New("the bot is not serving")
 
-// intake handles updates: those of one chat in order, those of several chats at the same time.
+// intake handles updates: those of one chat in order, those of different chats concurrently.
 type intake struct {
-	channel  *Channel
-	working  chan struct{}
-	hasRival atomic.Bool // another process polls
-	// handled has the newest handled updates, which are not handled again. Forgetting an older one does no harm: turns are named after updates.
+	channel        *Channel
+	active         chan struct{} // has a value for each chat whose updates are handled
+	loggedConflict atomic.Bool   // whether the log says that another process polls
+	// handled has the ids of the newest handled updates, which are not handled again. An older update that comes again does no harm: its turn has the
+	// same id as before.
 	handled *lru.Cache[int64, struct{}]
 
 	mu       sync.Mutex
-	ctx      context.Context // of Serve; nil: closed
+	ctx      context.Context // of Serve; nil unless Serve runs
 	lanes    map[int64]*lane
 	pending  int           // updates in progress
-	expected int           // updates that a poll brought and the library has yet to pass on
-	freed    chan struct{} // closed and replaced whenever an update is finished
+	expected int           // updates that a poll brought and the library has not passed on yet
+	progress chan struct{} // closed and replaced whenever pending or expected changes
 	done     sync.WaitGroup
 }
 
 // lane is the queue of one chat.
 type lane struct{ waiting []task }
 
-// task is one update. The outcome goes to answer, unless that is nil; it has room.
+// task is one update.
 type task struct {
-	ctx    context.Context // nil: that of Serve
-	update *models.Update
-	answer chan<- error
+	ctx     context.Context // nil: that of Serve
+	update  *models.Update
+	outcome chan<- error // receives the outcome and has room for it; nil: nobody waits
 }
 
 func newIntake(c *Channel) *intake {
 	handled, _ := lru.New[int64, struct{}](maxHandled) // it fails only for a size below 1
 	return &intake{
-		channel: c, working: make(chan struct{}, maxWorking), lanes: map[int64]*lane{}, freed: make(chan struct{}), handled: handled,
+		channel: c, active: make(chan struct{}, maxActiveChats), lanes: map[int64]*lane{}, progress: make(chan struct{}), handled: handled,
 	}
 }
 
@@ -77,14 +78,14 @@ func (i *intake) open(ctx context.Context) {
 	i.ctx, i.pending, i.expected = ctx, 0, 0
 }
 
-// serving returns the context of Serve, or nil.
-func (i *intake) serving() context.Context {
+// serveContext returns the context of Serve, or nil unless Serve runs.
+func (i *intake) serveContext() context.Context {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.ctx
 }
 
-// close accepts no more updates and waits until those in progress are finished, or given up because Serve's context has ended.
+// close refuses further updates and waits until none is in progress. Serve's context has ended, so failing updates are not retried.
 func (i *intake) close() {
 	i.mu.Lock()
 	i.ctx = nil
@@ -92,24 +93,24 @@ func (i *intake) close() {
 	i.done.Wait()
 }
 
-// waitUntilIdle waits until no update is in progress.
+// waitUntilIdle waits until no update is in progress or expected.
 func (i *intake) waitUntilIdle(ctx context.Context) error {
 	for {
 		i.mu.Lock()
-		left, freed := i.pending+i.expected, i.freed
+		unfinished, progress := i.pending+i.expected, i.progress
 		i.mu.Unlock()
-		if left == 0 {
+		if unfinished == 0 {
 			return ctx.Err()
 		}
 		select {
-		case <-freed:
+		case <-progress:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// setExpected sets how many updates the library is about to pass on.
+// setExpected sets how many updates the library will pass on.
 func (i *intake) setExpected(n int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -119,24 +120,24 @@ func (i *intake) setExpected(n int) {
 
 // signalProgress wakes the goroutines in waitUntilIdle. The mutex is held.
 func (i *intake) signalProgress() {
-	close(i.freed)
-	i.freed = make(chan struct{})
+	close(i.progress)
+	i.progress = make(chan struct{})
 }
 
-// handlePolled handles an update that the library polled. The library polls again only after [intake.waitUntilIdle].
+// handlePolled enqueues an update that the library polled. The next poll waits until the update is handled; see [transport.poll].
 func (i *intake) handlePolled(_ context.Context, _ *bot.Bot, u *models.Update) {
-	i.hasRival.Store(false)
+	i.loggedConflict.Store(false)
 	err := i.enqueue(task{update: u})
 	i.mu.Lock()
 	i.expected = max(0, i.expected-1)
 	i.signalProgress()
 	i.mu.Unlock()
-	if err != nil && !errors.Is(err, errClosed) {
+	if err != nil && !errors.Is(err, errNotServing) {
 		i.channel.cfg.Logger.Warn("update dropped", zap.Int64("update", u.ID), zap.Error(err))
 	}
 }
 
-// enqueue puts an update into the lane of its chat.
+// enqueue adds an update to the lane of its chat, in which a goroutine handles it.
 func (i *intake) enqueue(t task) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -144,9 +145,9 @@ func (i *intake) enqueue(t task) error {
 	l := i.lanes[chat]
 	switch {
 	case i.ctx == nil:
-		return errClosed
-	case i.pending >= maxTaken:
-		return agent.Errorf(agent.CodeRateLimited, "", "%d updates are being dealt with", i.pending)
+		return errNotServing
+	case i.pending >= maxPending:
+		return agent.Errorf(agent.CodeRateLimited, "", "%d updates are in progress", i.pending)
 	case l != nil && len(l.waiting) >= maxLane:
 		return agent.Errorf(agent.CodeRateLimited, "", "%d updates of the chat are waiting", len(l.waiting))
 	}
@@ -164,10 +165,10 @@ func (i *intake) enqueue(t task) error {
 	return nil
 }
 
-// runLane handles the updates of a lane and ends when there are no more.
+// runLane handles the updates of a lane until it is empty, and removes it.
 func (i *intake) runLane(chat int64, l *lane) {
-	i.working <- struct{}{}
-	defer func() { <-i.working }()
+	i.active <- struct{}{}
+	defer func() { <-i.active }()
 	for {
 		i.mu.Lock()
 		if len(l.waiting) == 0 {
@@ -177,22 +178,21 @@ func (i *intake) runLane(chat int64, l *lane) {
 		}
 		t := l.waiting[0]
 		l.waiting = l.waiting[1:]
-		isKnown := i.handled.Contains(t.update.ID)
 		i.mu.Unlock()
 
 		var err error
-		if !isKnown {
+		if !i.handled.Contains(t.update.ID) {
 			err = i.process(t)
 		}
-		if t.answer != nil {
-			t.answer <- err
+		if t.outcome != nil {
+			t.outcome <- err
 		}
-		i.mu.Lock()
-		if err == nil && !isKnown {
+		if err == nil {
 			i.handled.Add(t.update.ID, struct{}{})
 		}
-		// An update that failed because the bot stops stays in progress: it must not be confirmed.
-		if t.ctx.Err() == nil || t.answer != nil {
+		i.mu.Lock()
+		// A polled update that failed because Serve ends stays in progress, so that the next poll does not confirm it.
+		if t.ctx.Err() == nil || t.outcome != nil {
 			i.pending--
 			i.signalProgress()
 		}
@@ -200,7 +200,7 @@ func (i *intake) runLane(chat int64, l *lane) {
 	}
 }
 
-// process handles one update. It retries without end while something is unavailable, and a few times after other errors.
+// process handles one update. It retries until t's context ends while something is unavailable, and a few times after other errors.
 func (i *intake) process(t task) error {
 	wait := newBackoff()
 	for tries := 0; ; {
@@ -225,7 +225,7 @@ func (i *intake) process(t task) error {
 	}
 }
 
-// ServeHTTP is the webhook, POST /channels/telegram. It answers 200 when the update was handled, and 503 when Telegram must send it again.
+// ServeHTTP is the webhook, POST /channels/telegram. It answers 200 after an update was handled, and 503 if Telegram shall send it again.
 func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	if r.Method != http.MethodPost {
@@ -241,21 +241,21 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTime)) // if the server supports it
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdate))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // if the server supports it
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxUpdateBytes))
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	var u models.Update
 	if err != nil || json.Unmarshal(data, &u) != nil || u.ID <= 0 {
-		w.WriteHeader(http.StatusBadRequest) // Telegram does not send this
+		w.WriteHeader(http.StatusBadRequest) // not from Telegram
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), webhookTime)
+	ctx, cancel := context.WithTimeout(r.Context(), webhookTimeout)
 	defer cancel()
-	if serving := c.intake.serving(); serving != nil {
-		defer context.AfterFunc(serving, cancel)()
+	if serveCtx := c.intake.serveContext(); serveCtx != nil {
+		defer context.AfterFunc(serveCtx, cancel)()
 	}
 	outcome := make(chan error, 1)
-	if err := c.intake.enqueue(task{ctx: ctx, update: &u, answer: outcome}); err != nil {
+	if err := c.intake.enqueue(task{ctx: ctx, update: &u, outcome: outcome}); err != nil {
 		w.Header().Set("Retry-After", "1")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -272,12 +272,13 @@ func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// equalSecrets compares two texts in constant time, whatever their lengths.
+// equalSecrets reports whether two texts are equal. The time it takes does not depend on where they differ.
 func equalSecrets(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
+// chatOfUpdate returns the chat whose lane an update belongs to, or 0 if it has none.
 func chatOfUpdate(u *models.Update) int64 {
 	switch {
 	case u.Message != nil:

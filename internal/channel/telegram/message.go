@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-const submitTime = 30 * time.Second // to submit one message
+const submitTimeout = 30 * time.Second
 
 // Texts of the bot itself.
 const (
@@ -32,7 +33,7 @@ const (
 func (c *Channel) handleUpdate(ctx context.Context, u *models.Update) error {
 	in := c.inbox.Load()
 	if in == nil {
-		return agent.Errorf(agent.CodeUnavailable, "", "%w", errClosed)
+		return agent.Errorf(agent.CodeUnavailable, "", "%w", errNotServing)
 	}
 	switch {
 	case u.CallbackQuery != nil:
@@ -46,7 +47,7 @@ func (c *Channel) handleUpdate(ctx context.Context, u *models.Update) error {
 	}
 }
 
-// sendApology answers an update that was given up.
+// sendApology answers an update that could not be handled.
 func (c *Channel) sendApology(ctx context.Context, u *models.Update) {
 	if u.Message != nil && u.Message.Chat.Type == models.ChatTypePrivate {
 		c.sendText(ctx, u.Message.Chat.ID, textNotNow)
@@ -61,7 +62,7 @@ func (c *Channel) handleMessage(ctx context.Context, in agent.Inbox, update int6
 		return c.handleGroupMessage(ctx, in, m)
 	}
 	if m.ReplyToMessage != nil && m.Text != "" {
-		if taken, err := c.handleReply(ctx, in, m); taken || err != nil {
+		if isAnswer, err := c.handleReply(ctx, in, m); isAnswer || err != nil {
 			return err
 		}
 	}
@@ -74,17 +75,23 @@ func (c *Channel) handleMessage(ctx context.Context, in agent.Inbox, update int6
 }
 
 // handleGroupMessage refuses messages to the bot in groups, where everybody would act as the user that the group is linked to. In the approvers'
-// group a reply may answer a question.
+// group, a reply may answer a question.
 func (c *Channel) handleGroupMessage(ctx context.Context, in agent.Inbox, m *models.Message) error {
 	if m.Chat.ID == c.cfg.ApproverChat && m.ReplyToMessage != nil && m.Text != "" {
-		if taken, err := c.handleReply(ctx, in, m); taken || err != nil {
+		if isAnswer, err := c.handleReply(ctx, in, m); isAnswer || err != nil {
 			return err
 		}
 	}
-	if c.isFromBot(m.ReplyToMessage) || (c.botName() != "" && strings.Contains(strings.ToLower(m.Text+" "+m.Caption), "@"+strings.ToLower(c.botName()))) {
+	if c.isFromBot(m.ReplyToMessage) || c.mentionsBot(m) {
 		c.sendText(ctx, m.Chat.ID, textGroups)
 	}
 	return nil
+}
+
+// mentionsBot reports whether a message contains the bot's @username.
+func (c *Channel) mentionsBot(m *models.Message) bool {
+	name := c.botName()
+	return name != "" && strings.Contains(strings.ToLower(m.Text+" "+m.Caption), "@"+strings.ToLower(name))
 }
 
 // isFromBot reports whether the bot wrote a message.
@@ -92,7 +99,17 @@ func (c *Channel) isFromBot(m *models.Message) bool {
 	return m != nil && m.From != nil && strconv.FormatInt(m.From.ID, 10) == c.account
 }
 
-// principal returns the principal of a private chat; ok is false if the chat may not talk to the bot.
+// requirePrincipal returns the principal of a private chat. If the chat may not talk to the bot, it tells the chat so, and ok is false. ok is also
+// false after an error.
+func (c *Channel) requirePrincipal(ctx context.Context, chat int64) (p agent.Principal, ok bool, err error) {
+	p, ok, err = c.principal(ctx, chat)
+	if err == nil && !ok {
+		c.sendText(ctx, chat, textNotLinked)
+	}
+	return p, ok, err
+}
+
+// principal returns the principal of a private chat. ok is false if the chat may not talk to the bot, and after an error.
 func (c *Channel) principal(ctx context.Context, chat int64) (p agent.Principal, ok bool, err error) {
 	link, err := c.cfg.Store.ChatLink(ctx, chatOf(chat))
 	switch {
@@ -124,13 +141,9 @@ func (c *Channel) sessionID(ctx context.Context, chat int64) (agent.SessionID, e
 // submitTurn submits a message as a turn.
 func (c *Channel) submitTurn(ctx context.Context, in agent.Inbox, update int64, m *models.Message) error {
 	chat := m.Chat.ID
-	p, ok, err := c.principal(ctx, chat)
-	switch {
-	case err != nil:
+	p, ok, err := c.requirePrincipal(ctx, chat)
+	if !ok {
 		return err
-	case !ok:
-		c.sendText(ctx, chat, textNotLinked)
-		return nil
 	}
 	blocks, err := c.messageBlocks(ctx, m)
 	if err != nil || len(blocks) == 0 {
@@ -140,17 +153,9 @@ func (c *Channel) submitTurn(ctx context.Context, in agent.Inbox, update int64, 
 	if err != nil {
 		return err
 	}
-	metadata := map[string]any{
-		"chat_id": strconv.FormatInt(chat, 10), "chat_type": string(m.Chat.Type), "message_id": strconv.Itoa(m.ID),
-	}
-	for key, value := range map[string]string{"username": m.From.Username, "language": m.From.LanguageCode} {
-		if value != "" {
-			metadata[key] = value
-		}
-	}
 	request := agent.TurnRequest{
 		Agent: c.cfg.Agent, SessionID: session, Channel: Name, OnBusy: agent.OnBusyQueue, Approvals: c.cfg.Approvals,
-		Context:        agent.InvocationContext{Tenant: p.Tenant, UserID: p.Subject, UserRole: p.Role, Metadata: metadata},
+		Context:        agent.InvocationContext{Tenant: p.Tenant, UserID: p.Subject, UserRole: p.Role, Metadata: messageMetadata(m)},
 		IdempotencyKey: fmt.Sprintf("%s/%s/%d", Name, c.account, update),
 	}
 	if len(blocks) == 1 && blocks[0].Type == agent.BlockText {
@@ -158,7 +163,7 @@ func (c *Channel) submitTurn(ctx context.Context, in agent.Inbox, update int64, 
 	} else {
 		request.Messages = []agent.Message{{Role: agent.RoleUser, Blocks: blocks}}
 	}
-	bounded, cancel := context.WithTimeout(ctx, submitTime)
+	bounded, cancel := context.WithTimeout(ctx, submitTimeout)
 	defer cancel()
 	receipt, err := in.Submit(bounded, agent.Envelope{
 		Channel: Name, Sender: senderOf(m.From), Principal: p, RequestID: fmt.Sprintf("telegram-%s-%d", c.account, update), Request: request,
@@ -171,10 +176,23 @@ func (c *Channel) submitTurn(ctx context.Context, in agent.Inbox, update int64, 
 	})
 }
 
-// senderOf returns the name of a person of Telegram.
+// messageMetadata returns the metadata of a message's turn.
+func messageMetadata(m *models.Message) map[string]any {
+	metadata := map[string]any{
+		"chat_id": strconv.FormatInt(m.Chat.ID, 10), "chat_type": string(m.Chat.Type), "message_id": strconv.Itoa(m.ID),
+	}
+	for key, value := range map[string]string{"username": m.From.Username, "language": m.From.LanguageCode} {
+		if value != "" {
+			metadata[key] = value
+		}
+	}
+	return metadata
+}
+
+// senderOf returns the name of a Telegram user in envelopes and audit records.
 func senderOf(u *models.User) string { return Name + "/" + strconv.FormatInt(u.ID, 10) }
 
-// explainRefusal tells a person why a message was refused. It returns the error if a retry may help instead.
+// explainRefusal tells a person why a message was refused. If a retry may help, it returns an error instead. bounded is the context of the refused call.
 func (c *Channel) explainRefusal(ctx, bounded context.Context, chat int64, err error) error {
 	if late := agent.Interrupted(bounded, "submit message"); late != nil {
 		return late
@@ -200,6 +218,7 @@ func (c *Channel) explainRefusal(ctx, bounded context.Context, chat int64, err e
 	return nil
 }
 
+// roughDuration returns a duration in whole seconds, minutes or hours.
 func roughDuration(d time.Duration) string {
 	switch {
 	case d <= time.Minute:
@@ -211,7 +230,7 @@ func roughDuration(d time.Duration) string {
 	}
 }
 
-// explainUnreadable tells a person why a message could not be read. It returns the error if a retry may help instead.
+// explainUnreadable tells a person why a message could not be read. If a retry may help, it returns err instead.
 func (c *Channel) explainUnreadable(ctx context.Context, chat int64, err error) error {
 	switch {
 	case err == nil:
@@ -226,35 +245,21 @@ func (c *Channel) explainUnreadable(ctx context.Context, chat int64, err error) 
 	return nil
 }
 
-// messageBlocks returns the text of a message, or its picture and caption; nothing for messages of other kinds.
+// messageBlocks returns the text of a message, or its picture and caption. It returns nothing for messages of other kinds.
 func (c *Channel) messageBlocks(ctx context.Context, m *models.Message) ([]agent.Block, error) {
 	if strings.TrimSpace(m.Text) != "" {
 		return []agent.Block{agent.Text(m.Text)}, nil
 	}
-	var file string
-	switch {
-	case len(m.Photo) > 0:
-		best := -1
-		for i, size := range m.Photo { // choose the largest size that is allowed
-			if int64(size.FileSize) <= c.cfg.MaxImageBytes && (best < 0 || size.Width*size.Height > m.Photo[best].Width*m.Photo[best].Height) {
-				best = i
-			}
-		}
-		if best < 0 {
-			return nil, fileTooLarge(c.cfg.MaxImageBytes)
-		}
-		file = m.Photo[best].FileID
-	case m.Document != nil && strings.HasPrefix(m.Document.MimeType, "image/") && m.Animation == nil:
-		file = m.Document.FileID
-	default:
-		return nil, nil
+	file, err := c.imageFile(m)
+	if err != nil || file == "" {
+		return nil, err
 	}
 	data, err := c.api.download(ctx, file, c.cfg.MaxImageBytes)
 	if err != nil {
 		return nil, err
 	}
-	kind := http.DetectContentType(data)
-	switch kind {
+	mimeType := http.DetectContentType(data)
+	switch mimeType {
 	case "image/jpeg", "image/png", "image/gif", "image/webp":
 	default:
 		return nil, nil
@@ -263,5 +268,21 @@ func (c *Channel) messageBlocks(ctx context.Context, m *models.Message) ([]agent
 	if strings.TrimSpace(m.Caption) != "" {
 		blocks = append(blocks, agent.Text(m.Caption))
 	}
-	return append(blocks, agent.Block{Type: agent.BlockImage, Base64: base64.StdEncoding.EncodeToString(data), MIMEType: kind}), nil
+	return append(blocks, agent.Block{Type: agent.BlockImage, Base64: base64.StdEncoding.EncodeToString(data), MIMEType: mimeType}), nil
+}
+
+// imageFile returns the id of a message's picture in the largest size that is allowed, or "" if the message has no picture.
+func (c *Channel) imageFile(m *models.Message) (string, error) {
+	if len(m.Photo) == 0 {
+		if m.Document != nil && strings.HasPrefix(m.Document.MimeType, "image/") && m.Animation == nil {
+			return m.Document.FileID, nil
+		}
+		return "", nil
+	}
+	allowed := slices.DeleteFunc(slices.Clone(m.Photo), func(p models.PhotoSize) bool { return int64(p.FileSize) > c.cfg.MaxImageBytes })
+	if len(allowed) == 0 {
+		return "", fileTooLarge(c.cfg.MaxImageBytes)
+	}
+	largest := slices.MaxFunc(allowed, func(a, b models.PhotoSize) int { return a.Width*a.Height - b.Width*b.Height })
+	return largest.FileID, nil
 }

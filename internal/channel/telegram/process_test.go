@@ -20,24 +20,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// kept waits until so many messages of ann's answer are on record.
-func (b *bench) kept(n int) {
+// awaitRecordedMessages waits until the store has n messages of ann's answer.
+func (b *bench) awaitRecordedMessages(n int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		owed, err := b.store.OwedTurns(b.t.Context(), "4242", agent.Chat{Channel: "telegram", ChatID: "111"})
 		return err == nil && len(owed) == 1 && len(owed[0].Messages) == n
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 }
 
-func TestARestartInTheMiddle(t *testing.T) {
+func TestRestartContinuesAnswer(t *testing.T) {
 	b := newBench(t)
-	made := b.decisions()
+	decided := b.acceptDecisions()
 	stop := b.start(nil)
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, token("model/1", "first "))
 	b.api.AwaitTexts(ann, "first")
-	b.rt.Emit(id, request(id, 1, nil)...)
+	b.rt.Emit(id, approvalEvents(id, 1, nil)...)
 	q := b.api.AwaitMessage(ann, "Approval needed")
 	stop()
 	require.Equal(t, 1, b.store.Owed())
@@ -46,7 +46,7 @@ func TestARestartInTheMiddle(t *testing.T) {
 	b.start(nil)
 	b.api.AwaitMessage(ann, "first second")
 	b.api.Press(ann, q, button(t, q, "Approve"))
-	require.Equal(t, agent.DecisionApprove, b.next(made).Decision)
+	require.Equal(t, agent.DecisionApprove, receive(t, decided).Decision)
 	b.api.AwaitMessage(ann, "Approved by ann")
 	b.rt.Finish(id, agent.TurnCompleted, "first second third")
 	b.api.AwaitMessage(ann, "first second third")
@@ -54,43 +54,43 @@ func TestARestartInTheMiddle(t *testing.T) {
 	require.Len(t, b.api.Messages(ann), 2, "the same messages, and the question once")
 }
 
-func TestAProcessThatDiedWithoutAWord(t *testing.T) {
+func TestExpiredLeaseIsTakenOver(t *testing.T) {
 	b := newBench(t)
-	quick := func(c *telegram.Config) { c.Lease = 2 * time.Second }
-	stop := b.start(quick)
+	shortLease := func(c *telegram.Config) { c.Lease = 2 * time.Second }
+	stop := b.start(shortLease)
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, token("model/1", "first "))
 	b.api.AwaitTexts(ann, "first")
 	b.api.AwaitConfirmed()
-	b.kept(1)
-	b.store.Steal() // what it writes from now on counts for nothing
+	b.awaitRecordedMessages(1)
+	b.store.StealLeases() // so stop does not release the lease, as if the process had been killed
 	stop()
 	require.Equal(t, 1, b.store.Owed())
 	b.rt.Finish(id, agent.TurnCompleted, "first last")
-	b.start(quick)
+	b.start(shortLease)
 	b.api.AwaitTexts(ann, "first last")
 }
 
-func TestAnAnswerThatAnotherProcessShowsIsLeftToIt(t *testing.T) {
+func TestLostLease(t *testing.T) {
 	b := newBench(t)
 	b.start(func(c *telegram.Config) { c.Lease = 2 * time.Second })
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, token("model/1", "first "))
 	b.api.AwaitTexts(ann, "first")
-	b.kept(1)
-	b.store.Steal()
-	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "another process shows the answer") }, patience, time.Millisecond)
+	b.awaitRecordedMessages(1)
+	b.store.StealLeases()
+	require.Eventually(t, func() bool { return strings.Contains(b.logText(), "another process shows the answer") }, testTimeout, time.Millisecond)
 	b.rt.Finish(id, agent.TurnCompleted, "last")
-	b.api.AwaitTexts(ann, "last") // once that process is silent for a lease
+	b.api.AwaitTexts(ann, "last") // once the lease of that process has expired
 }
 
-func TestAnswersThatHaveExpired(t *testing.T) {
+func TestExpiredEvents(t *testing.T) {
 	b := newBench(t)
 	stop := b.start(nil)
 	b.api.Send(ann, "go")
-	id := b.turn(1)
+	id := b.awaitTurn(1)
 	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "first "), token("model/1", "second"))
 	b.api.AwaitTexts(ann, "first second")
 	stop()
@@ -102,7 +102,7 @@ func TestAnswersThatHaveExpired(t *testing.T) {
 
 	b.start(nil)
 	b.api.Send(ann, "go")
-	id = b.turn(2)
+	id = b.awaitTurn(2)
 	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning))
 	b.rt.Expire(100)
 	b.rt.Finish(id, agent.TurnCompleted, "lost")
@@ -111,18 +111,18 @@ func TestAnswersThatHaveExpired(t *testing.T) {
 	})
 }
 
-func TestOnlySoManyAnswersAtOnce(t *testing.T) {
+func TestMaxAnswers(t *testing.T) {
 	b := newBench(t)
 	b.store.Link("222", "acme", "bob", agent.LinkScopes()...)
 	b.start(func(c *telegram.Config) { c.MaxAnswers, c.Lease = 1, 2*time.Second })
 	b.api.Send(ann, "one")
-	first := b.turn(1)
+	first := b.awaitTurn(1)
 	b.api.AwaitConfirmed()
 	b.api.Send(bob, "two")
-	second := b.turn(2)
+	second := b.awaitTurn(2)
 	b.api.AwaitConfirmed()
 	require.Equal(t, 2, b.store.Owed())
-	require.Eventually(t, func() bool { return b.rt.Followers() == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return b.rt.Followers() == 1 }, testTimeout, time.Millisecond)
 	b.rt.Finish(second, agent.TurnCompleted, "answer two")
 	b.rt.Finish(first, agent.TurnCompleted, "answer one")
 	b.api.AwaitTexts(ann, "answer one")
@@ -134,16 +134,16 @@ func TestTwoProcessesPoll(t *testing.T) {
 	b.start(nil)
 	b.api.AwaitCalls("deleteWebhook", 1)
 	b.start(nil)
-	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "another process takes the bot's updates too") }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.logText(), "another process polls this bot too") }, testTimeout, time.Millisecond)
 	for range 5 {
 		n := len(b.rt.Submitted())
 		b.api.Send(ann, "go")
-		id := b.turn(len(b.api.Messages(ann)) + 1)
+		id := b.awaitTurn(len(b.api.Messages(ann)) + 1)
 		b.rt.Finish(id, agent.TurnCompleted, "answer "+string(id))
 		b.api.AwaitMessage(ann, "answer "+string(id))
 		require.Greater(t, len(b.rt.Submitted()), n)
 	}
-	require.Len(t, b.api.Messages(ann), 5, "each once")
+	require.Len(t, b.api.Messages(ann), 5, "each answer is shown once")
 }
 
 // push sends a body to the webhook and returns the status of the answer.
@@ -158,7 +158,7 @@ func (b *bench) push(ctx context.Context, method, secret, body string) int {
 	return w.Code
 }
 
-// startWebhook starts a bot that gets its updates by the webhook. update is one of them.
+// startWebhook starts a bot that gets its updates by the webhook. It returns the webhook's secret and an update to send.
 func (b *bench) startWebhook() (secret, update string, stop func()) {
 	b.t.Helper()
 	secret = strings.Repeat("s3cret-", 4)
@@ -182,7 +182,7 @@ func TestWebhook(t *testing.T) {
 	require.Equal(t, secret, set["secret_token"])
 
 	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update))
-	b.rt.Finish(b.turn(1), agent.TurnCompleted, "answer")
+	b.rt.Finish(b.awaitTurn(1), agent.TurnCompleted, "answer")
 	b.api.AwaitTexts(ann, "answer")
 	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update), "again")
 	require.Len(t, b.rt.Submitted(), 1)
@@ -194,8 +194,8 @@ func TestWebhook(t *testing.T) {
 	}{
 		"no secret":     {"", "{}", http.StatusUnauthorized},
 		"wrong secret":  {secret + "x", "{}", http.StatusUnauthorized},
-		"no JSON":       {secret, "hello", http.StatusBadRequest},
-		"no update":     {secret, "{}", http.StatusBadRequest},
+		"not JSON":      {secret, "hello", http.StatusBadRequest},
+		"not an update": {secret, "{}", http.StatusBadRequest},
 		"too large":     {secret, `{"update_id":1,"x":"` + strings.Repeat("x", 2<<20) + `"}`, http.StatusBadRequest},
 		"unknown kinds": {secret, `{"update_id":1,"poll":{"id":"1"}}`, http.StatusOK},
 	} {
@@ -203,34 +203,34 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-func TestTheWebhookAsksForItAgain(t *testing.T) {
+func TestWebhookRetries(t *testing.T) {
 	b := newBench(t)
-	var back atomic.Bool
+	var isAvailable atomic.Bool
 	b.rt.Refuse = func(agent.Envelope) error {
-		if back.Load() {
+		if isAvailable.Load() {
 			return nil
 		}
-		return agent.Errorf(agent.CodeUnavailable, "", "away")
+		return agent.Errorf(agent.CodeUnavailable, "", "unavailable")
 	}
 	secret, update, stop := b.startWebhook()
 	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.Equal(t, http.StatusServiceUnavailable, b.push(short, http.MethodPost, secret, update))
-	back.Store(true)
+	isAvailable.Store(true)
 	require.Equal(t, http.StatusOK, b.push(t.Context(), http.MethodPost, secret, update))
 	require.Len(t, b.rt.Submitted(), 1)
 	stop()
-	require.Equal(t, http.StatusServiceUnavailable, b.push(t.Context(), http.MethodPost, secret, update), "nobody serves")
+	require.Equal(t, http.StatusServiceUnavailable, b.push(t.Context(), http.MethodPost, secret, update), "Serve has returned")
 }
 
-func TestAPollerHasNoWebhook(t *testing.T) {
+func TestWebhookWhilePolling(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	require.Equal(t, http.StatusNotFound, b.push(t.Context(), http.MethodPost, "", `{"update_id":1}`))
 	require.Equal(t, http.StatusMethodNotAllowed, b.push(t.Context(), http.MethodGet, "", ""))
 }
 
-func TestAnUnknownTokenEndsTheChannel(t *testing.T) {
+func TestUnknownToken(t *testing.T) {
 	b := newBench(t)
 	cfg := b.config()
 	cfg.Token = "1:" + strings.Repeat("another-", 4)
@@ -241,7 +241,7 @@ func TestAnUnknownTokenEndsTheChannel(t *testing.T) {
 	require.NotContains(t, err.Error(), "another-")
 }
 
-func TestTelegramIsAwayAtTheBeginning(t *testing.T) {
+func TestTelegramUnavailableAtStart(t *testing.T) {
 	b := newBench(t)
 	b.api.Fail("getMe", telegramtest.Fault{Code: http.StatusBadGateway, Raw: "bad gateway", Times: 2})
 	b.api.Fail("deleteWebhook", telegramtest.Fault{Code: http.StatusTooManyRequests, RetryAfter: 1})
@@ -250,10 +250,10 @@ func TestTelegramIsAwayAtTheBeginning(t *testing.T) {
 	b.api.AwaitMessage(ann, "/whoami")
 }
 
-// TestTheTokenIsNowhere makes everything go wrong that puts addresses into errors.
-func TestTheTokenIsNowhere(t *testing.T) {
+// TestTokenIsNeverShown provokes the errors that would contain the address of a request, and so the token.
+func TestTokenIsNeverShown(t *testing.T) {
 	secretPart := strings.SplitN(telegramtest.Token(), ":", 2)[1]
-	clean := func(text string) {
+	requireNoToken := func(text string) {
 		t.Helper()
 		require.NotContains(t, text, secretPart)
 		require.NotContains(t, text, strings.ReplaceAll(secretPart, "-", "%2D"))
@@ -278,29 +278,29 @@ func TestTheTokenIsNowhere(t *testing.T) {
 	defer cancel()
 	err = channel.Notify(ctx, "acme", "carol", "x")
 	require.Error(t, err)
-	clean(err.Error())
+	requireNoToken(err.Error())
 	for ; err != nil; err = errors.Unwrap(err) {
-		clean(err.Error())
+		requireNoToken(err.Error())
 	}
 	b.serve(channel)
-	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "refused") }, patience, time.Millisecond)
-	clean(b.logged())
+	require.Eventually(t, func() bool { return strings.Contains(b.logText(), "refused") }, testTimeout, time.Millisecond)
+	requireNoToken(b.logText())
 	for _, m := range b.api.Messages(ann) {
-		clean(m.Text)
+		requireNoToken(m.Text)
 	}
 
 	for _, token := range []string{secretPart, "x:" + secretPart, telegramtest.Token() + "/../", "1:short", ""} {
 		cfg.Token = token
 		_, err := telegram.New(cfg)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), token)
-		clean(err.Error())
+		requireNoToken(err.Error())
 	}
 }
 
 func TestConfig(t *testing.T) {
 	b := newBench(t)
 	for field, change := range map[string]func(c *telegram.Config){
-		"updates":         func(c *telegram.Config) { c.Updates = "pigeon" },
+		"updates":         func(c *telegram.Config) { c.Updates = "unknown" },
 		"tenant":          func(c *telegram.Config) { c.Tenant = "*" },
 		"agent":           func(c *telegram.Config) { c.Agent = "a b" },
 		"store":           func(c *telegram.Config) { c.Store = nil },

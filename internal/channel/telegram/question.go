@@ -9,9 +9,9 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// askQuestions asks the new questions and shows how others were decided. An approval that was decided before it was asked is no question.
+// askQuestions asks for the approvals that were not asked for yet, and shows the decisions about others.
 func (d *delivery) askQuestions(ctx context.Context) error {
-	for _, id := range slices.Clone(d.order) {
+	for _, id := range slices.Clone(d.questionOrder) {
 		q := d.questions[id]
 		if err := d.askQuestion(ctx, q); err != nil {
 			return err
@@ -25,12 +25,13 @@ func (d *delivery) askQuestions(ctx context.Context) error {
 
 func (d *delivery) dropQuestion(id string) {
 	delete(d.questions, id)
-	d.order = slices.DeleteFunc(d.order, func(other string) bool { return other == id })
+	d.questionOrder = slices.DeleteFunc(d.questionOrder, func(other string) bool { return other == id })
 }
 
+// askQuestion asks a question, or shows its decision if it has one.
 func (d *delivery) askQuestion(ctx context.Context, q *question) error {
 	switch {
-	case q.approval.ApprovalID == "": // asked by an earlier process; its event follows
+	case q.approval.ApprovalID == "": // an earlier process asked it, and its event has not been read yet
 		return nil
 	case q.approval.Decision != "":
 		return d.closeQuestion(ctx, q, decisionText(&q.approval))
@@ -52,31 +53,26 @@ func (d *delivery) askQuestion(ctx context.Context, q *question) error {
 	return nil
 }
 
-// sendQuestion asks a chat a question, once. In the turn's own chat the question has buttons only if the user may decide.
+// sendQuestion asks a chat a question, unless it was asked already. The question has buttons if the chat may decide.
 func (d *delivery) sendQuestion(ctx context.Context, q *question, chat int64) error {
 	to := chatOf(chat)
 	if i := slices.IndexFunc(q.messages, func(m agent.ChatQuestion) bool { return m.Chat == to }); i >= 0 {
-		return d.c.cfg.Store.AskChat(ctx, q.messages[i]) // again: the first call may have failed
+		return d.c.cfg.Store.AskChat(ctx, q.messages[i]) // recording it may have failed
 	}
-	may := chat != d.chat
-	if !may {
-		p, ok, err := d.c.principal(ctx, chat)
-		if err != nil {
-			return err
-		}
-		may = ok && p.Tenant == d.turn.Tenant && p.Subject == d.turn.UserID && p.May(agent.ActionApprovalsDecide, q.approval.ToolName)
+	mayDecide, err := d.mayDecide(ctx, q, chat)
+	if err != nil {
+		return err
 	}
-	text, keys := questionText(&q.approval), (*keyboard)(nil)
-	switch {
-	case !may:
+	text, buttons := questionText(&q.approval), (*keyboard)(nil)
+	if !mayDecide {
 		text = text.withText("Somebody else has to decide this.")
-	default:
-		keys = decisionButtons(&q.approval)
+	} else {
+		buttons = decisionButtons(&q.approval)
 		if isAllowed(q.approval.Allowed, agent.DecisionRespond) {
 			text = text.withText("Reply to this message to answer in the tool's place.")
 		}
 	}
-	id, err := d.c.api.send(ctx, chat, text, keys)
+	id, err := d.c.api.send(ctx, chat, text, buttons)
 	if err != nil {
 		return err
 	}
@@ -90,7 +86,20 @@ func (d *delivery) sendQuestion(ctx context.Context, q *question, chat int64) er
 	return d.c.cfg.Store.AskChat(ctx, m)
 }
 
-// decisionText returns who decided what.
+// mayDecide reports whether a question has buttons in a chat: always in the approvers' chat, and in the turn's own chat if its user may decide.
+func (d *delivery) mayDecide(ctx context.Context, q *question, chat int64) (bool, error) {
+	if chat != d.chat {
+		return true, nil
+	}
+	p, ok, err := d.c.principal(ctx, chat)
+	if err != nil {
+		return false, err
+	}
+	isTurnsUser := ok && p.Tenant == d.turn.Tenant && p.Subject == d.turn.UserID
+	return isTurnsUser && p.May(agent.ActionApprovalsDecide, q.approval.ToolName), nil
+}
+
+// decisionText returns a text that says who decided what.
 func decisionText(a *agent.Approval) string {
 	text := map[agent.DecisionKind]string{
 		agent.DecisionApprove: "Approved", agent.DecisionEdit: "Approved with other arguments", agent.DecisionReject: "Rejected",
@@ -125,7 +134,7 @@ func (d *delivery) closeQuestion(ctx context.Context, q *question, outcome strin
 
 // closeQuestions closes all questions at the end of the turn.
 func (d *delivery) closeQuestions(ctx context.Context) error {
-	for _, id := range slices.Clone(d.order) {
+	for _, id := range slices.Clone(d.questionOrder) {
 		q := d.questions[id]
 		outcome := "The turn is over."
 		if q.approval.Decision != "" {

@@ -9,56 +9,39 @@ import (
 
 // Store stores the state of the channel. Its errors have an [agent.Code]: [agent.CodeUnavailable] if a retry may help.
 type Store interface {
-	LinkStore
-	ThreadStore
-	OwedTurnStore
-	QuestionStore
-}
-
-// LinkStore stores which user a chat is linked to.
-type LinkStore interface {
-	// ChatLink returns the link of a chat; [agent.CodeNotFound] when it has none.
+	// ChatLink returns the link of a chat to a user. The error is [agent.CodeNotFound] if the chat is not linked.
 	ChatLink(ctx context.Context, c agent.Chat) (agent.Link, error)
-	// RedeemLink links a chat by a code, in place of an earlier link. The chat that used a code may use it again. A wrong code is
-	// [agent.CodeNotFound] with [agent.ErrLinkCode]. After [agent.MaxLinkFailures] of them within [agent.LinkWindow], every code is
-	// [agent.CodeRateLimited].
+	// RedeemLink links a chat to the user of a code and replaces an earlier link. The chat that used a code may use it again. The error for an
+	// unknown code is [agent.CodeNotFound] with [agent.ErrLinkCode]. After [agent.MaxLinkFailures] such codes within [agent.LinkWindow], it is
+	// [agent.CodeRateLimited] for every code.
 	RedeemLink(ctx context.Context, c agent.Chat, code string) (agent.Link, error)
-	// Unlink deletes a link of a tenant and moves the chat to another conversation; [agent.CodeNotFound] when there is none.
+	// Unlink deletes the link of a chat and begins a new conversation. The error is [agent.CodeNotFound] if the tenant has no such link.
 	Unlink(ctx context.Context, tenant string, c agent.Chat) error
-	// Links lists links; a page holds 50 unless it is told otherwise, and never more than 500.
+	// Links lists links: 50 a page by default, at most 500.
 	Links(ctx context.Context, q agent.LinkQuery) (agent.LinkPage, error)
-}
 
-// ThreadStore stores which conversation a chat is in.
-type ThreadStore interface {
-	// ChatThread returns the conversation of a chat; 0 until it is set.
+	// ChatThread returns the number of a chat's current conversation, or 0 if none was set.
 	ChatThread(ctx context.Context, c agent.Chat) (int64, error)
-	// SetChatThread sets the conversation of a chat, unless it is in a later one.
+	// SetChatThread sets a chat's current conversation, unless the chat is in a later one.
 	SetChatThread(ctx context.Context, c agent.Chat, thread int64) error
-}
 
-// OwedTurnStore stores which turns' answers a chat is owed, and how much of them it has seen.
-type OwedTurnStore interface {
-	// OweTurn records that a chat is owed the answer of a turn, which holder shows under a lease; "" for nobody. fresh is false if that was recorded
-	// before.
-	OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (fresh bool, err error)
-	// ClaimTurns takes the leases of an account's owed turns that nobody holds, oldest first.
+	// OweTurn records that a chat is owed the answer of a turn. The holder shows it under a lease; "" means that no process holds it yet. isNew is
+	// false if the turn was recorded before.
+	OweTurn(ctx context.Context, t agent.ChatTurn, holder string, lease time.Duration) (isNew bool, err error)
+	// ClaimTurns gives the holder a lease of up to limit owed turns of an account whose lease is free or has expired, oldest first.
 	ClaimTurns(ctx context.Context, channel, account, holder string, lease time.Duration, limit int) ([]agent.ChatTurn, error)
-	// SaveTurn stores how far the answer was shown, and renews the lease; a lease of 0 ends it. held is false if another holder has it, or the turn
-	// is settled: then nothing is stored.
-	SaveTurn(ctx context.Context, t *agent.ChatTurn, holder string, lease time.Duration) (held bool, err error)
-	// SettleTurn records that nothing is owed any more, unless somebody else holds the turn.
+	// SaveTurn stores how much of an answer the chat shows, and renews the lease; a lease of 0 releases it. isHeld is false if another holder has
+	// the turn or the turn is settled. Then nothing is stored.
+	SaveTurn(ctx context.Context, t *agent.ChatTurn, holder string, lease time.Duration) (isHeld bool, err error)
+	// SettleTurn records that the answer is no longer owed, unless another holder has the turn.
 	SettleTurn(ctx context.Context, id agent.TurnID, holder string) error
 	// OwedTurns lists the turns that a chat is owed, oldest first, at most 100.
 	OwedTurns(ctx context.Context, account string, c agent.Chat) ([]agent.ChatTurn, error)
-}
 
-// QuestionStore stores which message asks for which approval.
-type QuestionStore interface {
 	// AskChat records a message that asks a chat for an approval of an owed turn.
 	AskChat(ctx context.Context, q agent.ChatQuestion) error
-	// ChatQuestion returns the question of a message; [agent.CodeNotFound] when it asked nothing.
+	// ChatQuestion returns the question that a message asks. The error is [agent.CodeNotFound] if it asks none.
 	ChatQuestion(ctx context.Context, account string, c agent.Chat, message int64) (agent.ChatQuestion, error)
-	// TurnQuestions lists the messages that ask chats for approvals of a turn, at most 1,000.
+	// TurnQuestions lists the messages that ask for approvals of a turn, at most 1,000.
 	TurnQuestions(ctx context.Context, id agent.TurnID) ([]agent.ChatQuestion, error)
 }

@@ -3,25 +3,19 @@ package telegram
 import (
 	"strings"
 	"unicode"
+	"unicode/utf16"
 )
 
-// units returns the length of a text as Telegram counts it.
+// units returns the length of a text in UTF-16 units, in which Telegram counts.
 func units(text string) int {
 	n := 0
 	for _, r := range text {
-		n += unitsOf(r)
+		n += utf16.RuneLen(r)
 	}
 	return n
 }
 
-func unitsOf(r rune) int {
-	if r >= 0x10000 {
-		return 2
-	}
-	return 1
-}
-
-// sanitize returns valid text with Unix line ends and without control characters.
+// sanitize returns text as valid UTF-8 with Unix line ends and without control characters.
 func sanitize(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {
@@ -45,7 +39,7 @@ func clipUnits(text string, maxUnits int) string {
 	}
 	n := 0
 	for i, r := range text {
-		if n += unitsOf(r); n >= maxUnits {
+		if n += utf16.RuneLen(r); n >= maxUnits {
 			return text[:i] + "…"
 		}
 	}

@@ -16,15 +16,15 @@ import (
 
 // Bounds of one request to the Bot API.
 const (
-	pollTime     = 30 * time.Second // for which Telegram holds a getUpdates without updates
-	requestTime  = 15 * time.Second // shorter than a lease
-	maxUpdates   = 16 << 20         // bytes of an answer to getUpdates, which has at most 100
-	maxReply     = 1 << 20          // bytes of any other answer
-	maxConns     = 64
-	idleConnTime = 90 * time.Second
+	pollTime        = 30 * time.Second // how long Telegram waits for updates before it answers getUpdates
+	requestTimeout  = 15 * time.Second // shorter than the default lease
+	maxUpdatesBytes = 16 << 20         // of a response to getUpdates, which has at most 100 updates
+	maxReplyBytes   = 1 << 20          // of any other response
+	maxConns        = 64
+	idleConnTimeout = 90 * time.Second
 )
 
-// transport is the HTTP client that the library uses.
+// transport is the HTTP client of the library. It implements bot.HttpClient.
 type transport struct {
 	client *http.Client
 	token  string
@@ -36,30 +36,30 @@ func newTransport(token string, in *intake) *transport {
 		token: token, intake: in,
 		client: &http.Client{
 			Transport: &http.Transport{
-				Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: maxConns, MaxIdleConnsPerHost: maxConns, IdleConnTimeout: idleConnTime,
-				TLSHandshakeTimeout: requestTime, ForceAttemptHTTP2: true,
+				Proxy: http.ProxyFromEnvironment, MaxConnsPerHost: maxConns, MaxIdleConnsPerHost: maxConns, IdleConnTimeout: idleConnTimeout,
+				TLSHandshakeTimeout: requestTimeout, ForceAttemptHTTP2: true,
 			},
-			// The token is in the path: nobody else may see it in a Referer.
+			// The path contains the token, which a redirect would pass on in the Referer header.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
 
-// Do sends a request, bounded in time and in the size of the answer. Its error does not hold the token.
+// Do sends a request. The time and the size of the response are bounded. An error does not contain the token.
 func (t *transport) Do(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/getUpdates") {
 		return t.poll(r)
 	}
-	return t.send(r, requestTime, maxReply)
+	return t.send(r, requestTimeout, maxReplyBytes)
 }
 
-// poll sends a getUpdates. That confirms the updates of the last one, so poll first waits until they are handled. It empties updates that the
-// library cannot read, because the library would request them again for ever.
+// poll sends getUpdates. As that confirms the updates of the last poll, it first waits until they are handled. An update that the library cannot
+// decode is reduced to its id, because the library would request it again for ever.
 func (t *transport) poll(r *http.Request) (*http.Response, error) {
 	if err := t.intake.waitUntilIdle(r.Context()); err != nil {
 		return nil, err
 	}
-	resp, err := t.send(r, pollTime+requestTime, maxUpdates)
+	resp, err := t.send(r, pollTime+requestTimeout, maxUpdatesBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -68,16 +68,16 @@ func (t *transport) poll(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found struct {
+	var reply struct {
 		OK     bool              `json:"ok"`
 		Result []json.RawMessage `json:"result"`
 	}
-	if json.Unmarshal(data, &found) == nil && found.OK {
-		for i, raw := range found.Result {
-			found.Result[i] = readableUpdate(raw)
+	if json.Unmarshal(data, &reply) == nil && reply.OK {
+		for i, raw := range reply.Result {
+			reply.Result[i] = decodableUpdate(raw)
 		}
-		t.intake.setExpected(len(found.Result))
-		if data, err = json.Marshal(found); err != nil {
+		t.intake.setExpected(len(reply.Result))
+		if data, err = json.Marshal(reply); err != nil {
 			return nil, err
 		}
 	}
@@ -85,8 +85,8 @@ func (t *transport) poll(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// readableUpdate returns an update unchanged or, if the library cannot read it, its id alone.
-func readableUpdate(raw json.RawMessage) json.RawMessage {
+// decodableUpdate returns the update or, if the library cannot decode it, an update with its id alone.
+func decodableUpdate(raw json.RawMessage) json.RawMessage {
 	var u models.Update
 	if json.Unmarshal(raw, &u) == nil {
 		return raw
@@ -100,14 +100,14 @@ func readableUpdate(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"update_id":` + string(id.ID) + `}`)
 }
 
-func (t *transport) send(r *http.Request, within time.Duration, size int64) (*http.Response, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), within)
-	resp, err := t.client.Do(r.WithContext(ctx)) //nolint:gosec // the operator configures the API, which names its files
+func (t *transport) send(r *http.Request, timeout time.Duration, maxBytes int64) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), timeout)
+	resp, err := t.client.Do(r.WithContext(ctx)) //nolint:gosec // the operator configures the API's address, and the API names its files
 	if err != nil {
 		cancel()
 		return nil, t.redactError(err)
 	}
-	resp.Body = &body{Reader: io.LimitReader(resp.Body, size), closer: resp.Body, cancel: cancel}
+	resp.Body = &body{Reader: io.LimitReader(resp.Body, maxBytes), closer: resp.Body, cancel: cancel}
 	return resp, nil
 }
 
@@ -119,13 +119,13 @@ func (t *transport) redactError(err error) error {
 	return err
 }
 
-// redact returns text without the secret part of the token, which has no characters that URLs escape.
+// redact returns text without the token's secret. The secret has no characters that URLs escape.
 func (t *transport) redact(text string) string {
 	_, secret, _ := strings.Cut(t.token, ":")
 	return strings.ReplaceAll(text, secret, "***")
 }
 
-// body is the body of an answer. Closing it ends the request.
+// body is the body of a response. Closing it ends the request.
 type body struct {
 	io.Reader
 

@@ -1,5 +1,5 @@
-// Package telegramtest is a fake of Telegram's Bot API for tests: an HTTP server that keeps the rules of the wire format, and people who write
-// to the bot and read its messages.
+// Package telegramtest is a fake of Telegram's Bot API for tests: an HTTP server that enforces the rules of the wire format. Tests send messages to
+// the bot and read its messages.
 package telegramtest
 
 import (
@@ -24,20 +24,20 @@ const (
 	BotName = "turnstone_test_bot"
 )
 
-// Token returns the bot's token. It is composed so that scanners do not take it for a real one.
+// Token returns the bot's token. It is composed at run time so that secret scanners do not report it.
 func Token() string { return strconv.Itoa(BotID) + ":" + strings.Repeat("not-a-token-", 3) }
 
-// maxWait bounds every wait of a test.
+// maxWait is how long a test waits for something before it fails.
 const maxWait = 30 * time.Second
 
-// Message is a message of the bot.
+// Message is a message that the bot has sent.
 type Message struct {
 	Chat     int64
 	ID       int
 	Text     string
 	Entities []models.MessageEntity
 	Buttons  []models.InlineKeyboardButton
-	Edits    []string // its texts over time, the first included
+	Edits    []string // the text as it was sent and after each edit
 	Deleted  bool
 }
 
@@ -48,16 +48,16 @@ type Call struct {
 	Status int // of the answer
 }
 
-// Fault is an answer that a method gives instead of its own.
+// Fault is an error that a method returns instead of its result.
 type Fault struct {
 	Code        int // the HTTP status and error_code
 	Description string
 	RetryAfter  int    // in seconds
-	Times       int    // how often; 0: once
-	Raw         string // the body, if not empty
+	Times       int    // how often the method fails; 0: once
+	Raw         string // the body of the response; "": the usual JSON
 }
 
-// API is the server.
+// API is the fake server.
 type API struct {
 	t      testing.TB
 	server *httptest.Server
@@ -97,7 +97,7 @@ func (a *API) notify() {
 	a.changed = make(chan struct{})
 }
 
-// reply is the envelope of every answer.
+// reply is the body of every response.
 type reply struct {
 	OK          bool           `json:"ok"`
 	Result      any            `json:"result,omitempty"`
@@ -150,7 +150,7 @@ func writeReply(w http.ResponseWriter, out reply) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// answer returns the reply of a method, or that of a fault, whose body may be raw.
+// answer returns the reply of a method, or of the next fault that a test has set for it. raw replaces the body if it is not empty.
 func (a *API) answer(ctx context.Context, method string, form map[string]string) (out reply, raw string) {
 	a.mu.Lock()
 	if waiting := a.faults[method]; len(waiting) > 0 {
@@ -173,9 +173,9 @@ func (a *API) answer(ctx context.Context, method string, form map[string]string)
 	return a.call(method, form), ""
 }
 
-// call carries out a method. The mutex is held.
+// call runs a method. The mutex is held.
 func (a *API) call(method string, form map[string]string) reply {
-	chat, done := number(form["chat_id"]), reply{Result: true}
+	chat := parseInt(form["chat_id"])
 	switch method {
 	case "getMe":
 		return reply{Result: models.User{ID: BotID, IsBot: true, FirstName: "Turnstone", Username: BotName}}
@@ -186,7 +186,7 @@ func (a *API) call(method string, form map[string]string) reply {
 	case "editMessageText":
 		return a.edit(chat, form)
 	case "deleteMessage":
-		m := a.find(chat, form)
+		m := a.findMessage(chat, form)
 		if m == nil {
 			return refuse(http.StatusBadRequest, "message to delete not found")
 		}
@@ -208,12 +208,12 @@ func (a *API) call(method string, form map[string]string) reply {
 	default:
 		return refuse(http.StatusNotFound, "method not found")
 	}
-	return done
+	return reply{Result: true}
 }
 
-func (a *API) find(chat int64, form map[string]string) *Message {
+func (a *API) findMessage(chat int64, form map[string]string) *Message {
 	for _, m := range a.messages {
-		if m.Chat == chat && m.ID == int(number(form["message_id"])) && !m.Deleted {
+		if m.Chat == chat && m.ID == int(parseInt(form["message_id"])) && !m.Deleted {
 			return m
 		}
 	}
@@ -235,7 +235,7 @@ func (a *API) send(chat int64, form map[string]string) reply {
 }
 
 func (a *API) edit(chat int64, form map[string]string) reply {
-	old := a.find(chat, form)
+	previous := a.findMessage(chat, form)
 	m, fault := readMessage(form)
 	sameButton := func(x, y models.InlineKeyboardButton) bool {
 		return x.Text == y.Text && x.CallbackData == y.CallbackData
@@ -243,19 +243,19 @@ func (a *API) edit(chat int64, form map[string]string) reply {
 	switch {
 	case a.blocked[chat]:
 		return refuse(http.StatusForbidden, "bot was blocked by the user")
-	case old == nil:
+	case previous == nil:
 		return refuse(http.StatusBadRequest, "message to edit not found")
 	case fault != "":
 		return refuse(http.StatusBadRequest, fault)
-	case old.Text == m.Text && slices.Equal(old.Entities, m.Entities) && slices.EqualFunc(old.Buttons, m.Buttons, sameButton):
+	case previous.Text == m.Text && slices.Equal(previous.Entities, m.Entities) && slices.EqualFunc(previous.Buttons, m.Buttons, sameButton):
 		return refuse(http.StatusBadRequest, "message is not modified: specified new message content and reply markup are exactly the same")
 	}
-	old.Text, old.Entities, old.Buttons = m.Text, m.Entities, m.Buttons
-	old.Edits = append(old.Edits, m.Text)
-	return reply{Result: wireMessage(old)}
+	previous.Text, previous.Entities, previous.Buttons = m.Text, m.Entities, m.Buttons
+	previous.Edits = append(previous.Edits, m.Text)
+	return reply{Result: wireMessage(previous)}
 }
 
-// readMessage reads a message as Telegram does, and returns what is wrong with it.
+// readMessage returns the message of a request, or the description of the error that Telegram would return.
 func readMessage(form map[string]string) (m *Message, fault string) {
 	m = &Message{Text: form["text"]}
 	length := units(m.Text)

@@ -18,7 +18,7 @@ func (a *API) Send(person int64, text string) models.Update {
 	return a.Message(models.Message{From: Person(person), Chat: models.Chat{ID: person, Type: models.ChatTypePrivate}, Text: text})
 }
 
-// Message sends any message to the bot. The server gives it a number.
+// Message sends a message of any kind to the bot, with the next free number.
 func (a *API) Message(m models.Message) models.Update {
 	a.mu.Lock()
 	a.messageID++
@@ -29,31 +29,31 @@ func (a *API) Message(m models.Message) models.Update {
 
 // Reply sends a person's reply to a message of the bot.
 func (a *API) Reply(person int64, to Message, text string) {
-	old := wireMessage(&to)
-	a.Message(models.Message{From: Person(person), Chat: old.Chat, Text: text, ReplyToMessage: &old})
+	previous := wireMessage(&to)
+	a.Message(models.Message{From: Person(person), Chat: previous.Chat, Text: text, ReplyToMessage: &previous})
 }
 
-// Press lets a person press a button, in whichever chat its message is.
+// Press presses a button of a message for a person. The message's chat may be another one than the person's.
 func (a *API) Press(person int64, m Message, data string) {
-	old := wireMessage(&m)
+	previous := wireMessage(&m)
 	a.update(models.Update{CallbackQuery: &models.CallbackQuery{
 		ID: "query-" + time.Now().Format("150405.000000000"), From: *Person(person), Data: data,
-		Message: models.MaybeInaccessibleMessage{Type: models.MaybeInaccessibleMessageTypeMessage, Message: &old},
+		Message: models.MaybeInaccessibleMessage{Type: models.MaybeInaccessibleMessageTypeMessage, Message: &previous},
 	}})
 }
 
-// update gives an update its number and offers it to the bot.
+// update sends an update to the bot, with the next free number.
 func (a *API) update(u models.Update) models.Update {
 	a.mu.Lock()
 	a.updateID++
 	u.ID = a.updateID
 	a.mu.Unlock()
-	a.Again(u)
+	a.Redeliver(u)
 	return u
 }
 
-// Again offers an update once more, as Telegram does with one that was not confirmed.
-func (a *API) Again(u models.Update) {
+// Redeliver sends an update to the bot again, as Telegram does until the update is confirmed.
+func (a *API) Redeliver(u models.Update) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.updates = append(a.updates, u)

@@ -13,7 +13,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres/postgrestest"
 )
 
-// Store is the channel's store on a database of the test's own.
+// Store is the channel's store on a database for one test.
 type Store struct {
 	*postgres.Store
 
@@ -56,8 +56,8 @@ func (s *Store) Owed() (n int) {
 	return n
 }
 
-// Steal gives the lease of every turn to another process.
-func (s *Store) Steal() {
+// StealLeases changes the holder of every turn to another process.
+func (s *Store) StealLeases() {
 	s.t.Helper()
 	_, err := s.pool.Exec(s.t.Context(), `UPDATE chat_turns SET holder = 'another process'`)
 	require.NoError(s.t, err)

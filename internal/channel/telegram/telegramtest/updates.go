@@ -17,7 +17,7 @@ import (
 
 var errOtherPoll = errors.New("another request polls")
 
-// getUpdates is the long poll. A second one ends the first, as with the real server.
+// getUpdates waits for updates and returns them. A second request ends the first, as it does in Telegram.
 func (a *API) getUpdates(ctx context.Context, form map[string]string) reply {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -30,11 +30,11 @@ func (a *API) getUpdates(ctx context.Context, form map[string]string) reply {
 		a.stopPoll(errOtherPoll)
 	}
 	a.stopPoll = cancel
-	a.updates = slices.DeleteFunc(a.updates, func(u models.Update) bool { return u.ID < number(form["offset"]) })
+	a.updates = slices.DeleteFunc(a.updates, func(u models.Update) bool { return u.ID < parseInt(form["offset"]) })
 	a.notify()
 	a.mu.Unlock()
 
-	timeout := time.After(time.Duration(number(form["timeout"])) * time.Second)
+	timeout := time.After(time.Duration(parseInt(form["timeout"])) * time.Second)
 	for {
 		a.mu.Lock()
 		found, changed := slices.Clone(a.updates[:min(len(a.updates), 100)]), a.changed
@@ -60,9 +60,9 @@ func (a *API) await(what string, isDone func() bool) {
 	deadline := time.After(maxWait)
 	for {
 		a.mu.Lock()
-		done, changed := isDone(), a.changed
+		ok, changed := isDone(), a.changed
 		a.mu.Unlock()
-		if done {
+		if ok {
 			return
 		}
 		select {
@@ -74,7 +74,7 @@ func (a *API) await(what string, isDone func() bool) {
 			for _, c := range a.calls {
 				fmt.Fprintf(&calls, "%s %v: %d\n", c.Method, c.Form, c.Status)
 			}
-			require.FailNow(a.t, "waited in vain for "+what, "%s", calls.String())
+			require.FailNow(a.t, "timed out waiting for "+what, "%s", calls.String())
 		}
 	}
 }
@@ -82,7 +82,7 @@ func (a *API) await(what string, isDone func() bool) {
 // units returns the length of a text as Telegram counts it.
 func units(s string) int { return len(utf16.Encode([]rune(s))) }
 
-func number(s string) int64 {
+func parseInt(s string) int64 {
 	n, _ := strconv.ParseInt(s, 10, 64)
 	return n
 }
