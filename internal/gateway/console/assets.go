@@ -20,9 +20,9 @@ import (
 //go:embed static
 var static embed.FS
 
-// contentTypes are those of the files that there are.
+// contentTypes has the content types of the console's files, by extension.
 //
-//nolint:gochecknoglobals // a constant in all but syntax
+//nolint:gochecknoglobals // nothing changes it
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".css":  "text/css; charset=utf-8",
@@ -31,9 +31,9 @@ var contentTypes = map[string]string{
 	".txt":  "text/plain; charset=utf-8",
 }
 
-// assets are the files of the console, ready to be sent.
+// assets has the files of the console.
 type assets struct {
-	version string // a hash of them all, and part of their paths
+	version string // a hash of all files, which is part of their paths
 	files   map[string]*asset
 	page    *asset
 	policy  string // Content-Security-Policy of the page
@@ -41,17 +41,18 @@ type assets struct {
 
 // asset is one file.
 type asset struct {
-	mime   string
-	etag   string
-	plain  []byte
-	zipped []byte // nil where it is no smaller
+	mime    string
+	etag    string
+	data    []byte
+	gzipped []byte // nil if it is not smaller than data
 }
 
 const root = "static"
 
+// readAssets reads the files below root.
 func readAssets(from fs.FS) (*assets, error) {
 	a := &assets{files: map[string]*asset{}}
-	all := sha256.New()
+	hash := sha256.New()
 	var page []byte
 	var scripts []string
 	err := fs.WalkDir(from, root, func(name string, entry fs.DirEntry, err error) error {
@@ -63,8 +64,8 @@ func readAssets(from fs.FS) (*assets, error) {
 			return err
 		}
 		name = strings.TrimPrefix(name, root+"/")
-		fmt.Fprintf(all, "%s %d\n", name, len(data))
-		all.Write(data)
+		fmt.Fprintf(hash, "%s %d\n", name, len(data))
+		hash.Write(data)
 		if name == "index.html" {
 			page = data
 			return nil
@@ -78,12 +79,12 @@ func readAssets(from fs.FS) (*assets, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.version = hex.EncodeToString(all.Sum(nil))[:16]
-	return a, a.build(string(page), scripts)
+	a.version = hex.EncodeToString(hash.Sum(nil))[:16]
+	return a, a.buildPage(string(page), scripts)
 }
 
-// build puts the version into the page's paths, and the page's one inline script, the import map, into its policy.
-func (a *assets) build(page string, scripts []string) error {
+// buildPage sets the page and its policy. The page's paths contain the version, and its policy allows its one inline script, the import map.
+func (a *assets) buildPage(page string, scripts []string) error {
 	base := "console/" + a.version + "/"
 	imports, err := json.Marshal(map[string]map[string]string{"imports": {
 		"preact": "./" + base + "lib/preact.js", "preact/hooks": "./" + base + "lib/preact-hooks.js",
@@ -104,7 +105,7 @@ func (a *assets) build(page string, scripts []string) error {
 		"default-src 'none'",
 		"script-src 'self' 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'",
 		"style-src 'self'",
-		"img-src 'self' data: blob:", // what a model wrote never makes a browser call on another host
+		"img-src 'self' data: blob:", // so that text of a model cannot make the browser load images from other hosts
 		"media-src blob:",
 		"connect-src 'self'",
 		"base-uri 'none'",
@@ -122,7 +123,7 @@ func newAsset(name string, data []byte) (*asset, error) {
 		return nil, fmt.Errorf("%s: files of this kind are not served", name)
 	}
 	sum := sha256.Sum256(data)
-	f := &asset{mime: mime, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, plain: data}
+	f := &asset{mime: mime, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, data: data}
 	var b bytes.Buffer
 	zip := gzip.NewWriter(&b)
 	if _, err := zip.Write(data); err != nil {
@@ -132,12 +133,12 @@ func newAsset(name string, data []byte) (*asset, error) {
 		return nil, fmt.Errorf("compress %s: %w", name, err)
 	}
 	if b.Len() < len(data) {
-		f.zipped = b.Bytes()
+		f.gzipped = b.Bytes()
 	}
 	return f, nil
 }
 
-// serve answers with the file, or with 304 to who has it. The client must have taken it within timeout.
+// serve answers with the file, or with 304 if the client has it. The response must be sent within timeout.
 func (f *asset) serve(w http.ResponseWriter, r *http.Request, timeout time.Duration) {
 	h := w.Header()
 	h.Set("ETag", f.etag)
@@ -146,21 +147,20 @@ func (f *asset) serve(w http.ResponseWriter, r *http.Request, timeout time.Durat
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	body := f.plain
-	if f.zipped != nil && acceptsGzip(r) {
+	body := f.data
+	if f.gzipped != nil && acceptsGzip(r) {
 		h.Set("Content-Encoding", "gzip")
-		body = f.zipped
+		body = f.gzipped
 	}
 	h.Set("Content-Type", f.mime)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		// An error means that the writer has no deadlines, as in a test with a recorder.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout))
-		_, _ = w.Write(body) // a client that went away is of no interest
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timeout)) // a recorder in a test has no deadlines
+		_, _ = w.Write(body)                                                        // an error means that the client has disconnected
 	}
 }
 
-// matches reports whether If-None-Match names an ETag; proxies that compress make weak ones of it.
+// matches reports whether a header If-None-Match names an ETag. Proxies that compress turn it into a weak one.
 func matches(header, etag string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		if part = strings.TrimSpace(part); part == "*" || strings.TrimPrefix(part, "W/") == etag {
@@ -170,6 +170,7 @@ func matches(header, etag string) bool {
 	return false
 }
 
+// acceptsGzip reports whether the header Accept-Encoding allows gzip.
 func acceptsGzip(r *http.Request) bool {
 	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		coding, weight, _ := strings.Cut(part, ";")

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Config says what the console links to.
+// Config has the targets of the console's links.
 type Config struct {
 	UIURL     string // base URL of the Temporal Web UI, http or https; empty: no links to it
 	Namespace string // Temporal namespace of the turns; empty: default
@@ -54,10 +54,10 @@ func (d *Door) Routes() []gateway.Route {
 	}
 }
 
-// configBody is what a page learns before it asks for anything. The links are for those who may see turns.
+// configBody is the configuration that the page loads first.
 type configBody struct {
-	Auth      bool   `json:"auth"` // a credential is wanted
-	UIURL     string `json:"ui_url,omitempty"`
+	Auth      bool   `json:"auth"`             // whether a credential is required
+	UIURL     string `json:"ui_url,omitempty"` // only for callers who may read turns
 	Namespace string `json:"namespace,omitempty"`
 }
 
@@ -82,7 +82,7 @@ func (d *Door) getPage(w http.ResponseWriter, r *http.Request, v *gateway.Call) 
 	return nil
 }
 
-// getFile serves a file below the version of all of them, which is a hash of their content: it never changes.
+// getFile serves a file. Its path contains the version, which is a hash of all files, so the content of a path never changes.
 func (d *Door) getFile(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	f, ok := d.assets.files[r.PathValue("file")]
 	if !ok || r.PathValue("version") != d.assets.version {

@@ -1,3 +1,3 @@
-// Package console is the browser console: static files, embedded, that call the gateway's REST API as any other client does. The pages
-// hold no data and need no credential; what they show comes with the credential of whoever looks.
+// Package console is the browser console: embedded static files that call the gateway's REST API as any other client does. The files contain no data
+// and need no credential. The page loads data with the user's credential.
 package console

@@ -2,7 +2,7 @@ package openai
 
 import "github.com/turnstone-run/turnstone/agent"
 
-// fullAnswer is an answer that is not streamed (chat.completion).
+// fullAnswer is the body of an answer that is not streamed (chat.completion).
 type fullAnswer struct {
 	ID                string   `json:"id"`
 	Object            string   `json:"object"`
@@ -10,7 +10,7 @@ type fullAnswer struct {
 	Model             string   `json:"model"`
 	Choices           []choice `json:"choices"`
 	Usage             usage    `json:"usage"`
-	SystemFingerprint *string  `json:"system_fingerprint"` // always null: what answers is a plan, which has a hash of its own
+	SystemFingerprint *string  `json:"system_fingerprint"` // always null: one answer may come from several models
 }
 
 type choice struct {
@@ -24,12 +24,12 @@ type message struct {
 	Role      string  `json:"role"`
 	Content   string  `json:"content"`
 	Reasoning string  `json:"reasoning_content,omitempty"`
-	Refusal   *string `json:"refusal"` // always null: who refuses does so in words
+	Refusal   *string `json:"refusal"` // always null: a refusal is part of the content
 
 	ToolCalls []toolCall `json:"tool_calls,omitempty"` // of the client's tools
 }
 
-// chunk is a piece of a streamed answer (chat.completion.chunk).
+// chunk is one event of a streamed answer (chat.completion.chunk).
 type chunk struct {
 	ID                string        `json:"id"`
 	Object            string        `json:"object"`
@@ -71,7 +71,7 @@ type completionDetails struct {
 	ReasoningTokens int64 `json:"reasoning_tokens"`
 }
 
-// usageOf is what all model calls of the turn used.
+// usageOf returns u in the API's format.
 func usageOf(u agent.Usage) usage {
 	return usage{
 		PromptTokens: u.InputTokens, CompletionTokens: u.OutputTokens, TotalTokens: u.InputTokens + u.OutputTokens,
@@ -79,20 +79,22 @@ func usageOf(u agent.Usage) usage {
 	}
 }
 
-func (c *completion) fullAnswer(r *reading) fullAnswer {
-	m := message{Role: "assistant", Content: r.content(c.q.structured)}
-	if !r.thoughts.uncertain {
-		m.Reasoning = r.thoughts.text()
+// fullAnswer returns the whole answer from the state after the last event.
+func (c *completion) fullAnswer(s *answerState) fullAnswer {
+	m := message{Role: "assistant", Content: s.content(c.q.structured)}
+	if !s.reasoning.isUncertain {
+		m.Reasoning = s.reasoning.text()
 	}
-	if r.callsClient() {
-		m.ToolCalls = c.toolCalls(r)
+	if s.waitsForClient() {
+		m.ToolCalls = c.toolCalls(s)
 	}
 	return fullAnswer{
-		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: c.used(r),
-		Choices: []choice{{Message: m, FinishReason: r.finishReason()}},
+		ID: c.id(), Object: "chat.completion", Created: c.created, Model: c.q.model, Usage: c.usage(s),
+		Choices: []choice{{Message: m, FinishReason: s.finishReason()}},
 	}
 }
 
+// chunk returns a chunk with choices, which may be empty.
 func (c *completion) chunk(choices ...chunkChoice) *chunk {
 	if choices == nil {
 		choices = []chunkChoice{}
@@ -101,10 +103,10 @@ func (c *completion) chunk(choices ...chunkChoice) *chunk {
 }
 
 // additionChunk returns a chunk with the text that an event added.
-func (c *completion) additionChunk(f addition) *chunk {
-	d := delta{Reasoning: f.thought}
-	if f.text != "" {
-		d.Content = &f.text
+func (c *completion) additionChunk(a addition) *chunk {
+	d := delta{Reasoning: a.reasoning}
+	if a.text != "" {
+		d.Content = &a.text
 	}
 	return c.chunk(chunkChoice{Delta: d})
 }

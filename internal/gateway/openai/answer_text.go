@@ -1,111 +1,110 @@
 package openai
 
-// maxText bounds the text of one answer, which is kept to compare it with what comes after a reset. What a turn says beyond it is in the
-// turn's result alone.
+// maxText is how many bytes of an answer's text are kept to compare them with the text after a reset. Longer text is in the turn's result only.
 const maxText = 8 << 20
 
-// answerText collects the text of a turn's producers, separated by blank lines, through resets. The zero value is empty.
+// answerText collects the text of a turn's producers, with blank lines between them, and applies resets. The zero value is empty.
 type answerText struct {
-	sent      bool // what is collected has been sent: it cannot be taken back
-	uncertain bool // the right text differs from what was sent, or cannot be told from the events
+	isSent      bool // whether the collected text is sent to the client, so that it cannot be removed
+	isUncertain bool // whether the right text differs from the text that was sent, or is not known from the events
 
-	collected []byte // the text, and behind it what was sent and is void, until it is said again
-	valid     int    // how much of collected is the text
+	collected []byte // the text; if isSent, followed by text that a reset has removed but the client has
+	length    int    // of the text, without the removed part
 
-	producer string           // the one of the newest event
-	from     int              // where its text begins in collected
-	marks    []mark           // where each of its events begins
-	written  map[string]int64 // by producer: the last event with text
+	producer    string           // of the newest event
+	start       int              // where the text of producer begins
+	tokens      []tokenStart     // of producer
+	lastIndexes map[string]int64 // by producer: the index of its last event with text, 0 if a reset has removed all
 }
 
-// mark is where an event's text begins.
-type mark struct {
-	index int64
-	at    int
+// tokenStart is where the text of an event begins.
+type tokenStart struct {
+	eventIndex int64
+	offset     int
 }
 
-// add appends the text of an event and returns what of it is to be sent.
+// add appends the text of an event and returns the part of it that the client does not have.
 func (s *answerText) add(producer string, index int64, text string) string {
-	if s.uncertain || text == "" {
+	if s.isUncertain || text == "" {
 		return ""
 	}
-	if len(s.marks) == 0 || s.producer != producer {
-		gap := s.gap()
-		s.producer, s.from, s.marks = producer, s.valid+len(gap), s.marks[:0]
-		text = gap + text
+	if len(s.tokens) == 0 || s.producer != producer {
+		separator := s.separator()
+		s.producer, s.start, s.tokens = producer, s.length+len(separator), s.tokens[:0]
+		text = separator + text
 	}
-	if s.written == nil {
-		s.written = map[string]int64{}
+	if s.lastIndexes == nil {
+		s.lastIndexes = map[string]int64{}
 	}
-	s.written[producer] = index
-	s.marks = append(s.marks, mark{index, s.valid})
-	if again := min(len(text), len(s.collected)-s.valid); again > 0 {
-		if string(s.collected[s.valid:s.valid+again]) != text[:again] {
-			s.uncertain = true // only text that was sent is void and still there
+	s.lastIndexes[producer] = index
+	s.tokens = append(s.tokens, tokenStart{index, s.length})
+	if repeated := min(len(text), len(s.collected)-s.length); repeated > 0 {
+		if string(s.collected[s.length:s.length+repeated]) != text[:repeated] {
+			s.isUncertain = true // the client has other text here
 			return ""
 		}
-		s.valid += again
-		text = text[again:]
+		s.length += repeated
+		text = text[repeated:]
 	}
 	if text == "" {
 		return ""
 	}
 	if len(s.collected)+len(text) > maxText {
-		s.uncertain = true
+		s.isUncertain = true
 		return ""
 	}
 	s.collected = append(s.collected, text...)
-	s.valid = len(s.collected)
+	s.length = len(s.collected)
 	return text
 }
 
-// gap returns what separates the text so far from that of another producer: a blank line.
-func (s *answerText) gap() string {
-	n := 0
-	for n < 2 && n < s.valid && s.collected[s.valid-1-n] == '\n' {
-		n++
-	}
-	if s.valid == 0 {
+// separator returns the line feeds that make a blank line between the text and that of another producer.
+func (s *answerText) separator() string {
+	if s.length == 0 {
 		return ""
+	}
+	n := 0
+	for n < 2 && n < s.length && s.collected[s.length-1-n] == '\n' {
+		n++
 	}
 	return "\n\n"[n:]
 }
 
-// reset voids what a producer wrote from an event on.
+// reset removes the text of a producer's events from an index on.
 func (s *answerText) reset(producer string, from int64) {
-	if s.uncertain || s.written[producer] < from || s.written[producer] == 0 {
+	if s.isUncertain || s.lastIndexes[producer] < from || s.lastIndexes[producer] == 0 {
 		return
 	}
-	if producer != s.producer || len(s.marks) == 0 || s.marks[0].at > s.valid {
-		s.uncertain = true // other producers have written since
+	if producer != s.producer || len(s.tokens) == 0 || s.tokens[0].offset > s.length {
+		s.isUncertain = true // another producer has written after this one
 		return
 	}
-	for i, m := range s.marks {
-		if m.index < from {
+	for i, t := range s.tokens {
+		if t.eventIndex < from {
 			continue
 		}
-		s.valid, s.marks = m.at, s.marks[:i]
-		s.written[producer] = 0
+		s.length, s.tokens = t.offset, s.tokens[:i]
+		s.lastIndexes[producer] = 0
 		if i > 0 {
-			s.written[producer] = s.marks[i-1].index
+			s.lastIndexes[producer] = s.tokens[i-1].eventIndex
 		}
 		break
 	}
-	if !s.sent {
-		s.collected = s.collected[:s.valid]
+	if !s.isSent {
+		s.collected = s.collected[:s.length]
 	}
 }
 
-// text returns the text.
-func (s *answerText) text() string { return string(s.collected[:s.valid]) }
+// text returns the text of all producers.
+func (s *answerText) text() string { return string(s.collected[:s.length]) }
 
-// last returns the text of the newest producer.
-func (s *answerText) last() string {
-	if len(s.marks) == 0 {
+// lastText returns the text of the newest producer.
+func (s *answerText) lastText() string {
+	if len(s.tokens) == 0 {
 		return ""
 	}
-	return string(s.collected[s.from:s.valid])
+	return string(s.collected[s.start:s.length])
 }
 
-// isValid reports whether the text is everything that was sent.
-func (s *answerText) isValid() bool { return !s.uncertain && s.valid == len(s.collected) }
+// isComplete reports whether the text that was sent is the right text.
+func (s *answerText) isComplete() bool { return !s.isUncertain && s.length == len(s.collected) }

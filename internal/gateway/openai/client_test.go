@@ -42,7 +42,8 @@ func TestClients(t *testing.T) {
 	t.Run("retries", func(t *testing.T) { checkRetries(t, dir) })
 }
 
-// checkRetries: a call of any client makes one turn, whatever the client repeats. The agents are called after what happens and the client.
+// checkRetries runs retries.mjs: every call of a client makes one turn, even if the client retries it. The names of the agents are those of the case and
+// the client.
 func checkRetries(t *testing.T, dir string) {
 	rt := gatewaytest.New()
 	var mu sync.Mutex
@@ -54,7 +55,7 @@ func checkRetries(t *testing.T, dir string) {
 		return nil
 	}
 	ending := func(code agent.Code) []agent.Event {
-		return []agent.Event{running(), ends("", func(o *agent.AgentStepOutput) {
+		return []agent.Event{running(), terminal("", func(o *agent.AgentStepOutput) {
 			o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
 			o.Error = &agent.Failure{Type: string(code), Message: "the provider said no", Retryable: true}
 		})}
@@ -65,7 +66,7 @@ func checkRetries(t *testing.T, dir string) {
 		mu.Unlock()
 		switch what, _, _ := strings.Cut(r.Agent, "."); what {
 		case "waits":
-			rt.Emit(id, append([]agent.Event{running()}, asks("a1", "send_mail")...)...)
+			rt.Emit(id, append([]agent.Event{running()}, approvalRequest("a1", "send_mail")...)...)
 		case "429":
 			rt.Emit(id, ending(agent.CodeRateLimited)...)
 		case "500":
@@ -77,7 +78,7 @@ func checkRetries(t *testing.T, dir string) {
 			time.AfterFunc(1200*time.Millisecond, func() { rt.Emit(id, ending(agent.CodeInternal)...) })
 		}
 	}
-	d := openWith(t, rt, &gatewaytest.Catalog{}, func(c *gateway.Config) { c.Limits.WaitTimeout = time.Second })
+	d := openOver(t, rt, &gatewaytest.Catalog{}, func(c *gateway.Config) { c.Limits.WaitTimeout = time.Second })
 	kinds := []string{"waits", "429", "500", "503", "slow"}
 	out := run(t, dir, []string{"BASE_URL=" + d.url + "/v1", "MODELS=" + strings.Join(kinds, ".{client},") + ".{client}"}, "node", "retries.mjs")
 	t.Log(out)
@@ -87,12 +88,12 @@ func checkRetries(t *testing.T, dir string) {
 		if what, client, _ := strings.Cut(name, "."); what != "slow" {
 			require.Equal(t, 1, requests[name], "requests of %s", name)
 		} else if !strings.HasSuffix(client, "-stream") {
-			require.Greater(t, requests[name], 1, "%s repeats what is a matter of time", name)
+			require.Greater(t, requests[name], 1, "%s must retry while the turn is running", name)
 		}
 	}
 }
 
-// checkOfficialClient runs check.mjs: the openai package.
+// checkOfficialClient runs check.mjs, which uses the openai package.
 func checkOfficialClient(t *testing.T, dir string) {
 	rt := gatewaytest.New()
 	rt.Refuse = func(e agent.Envelope) error {
@@ -108,11 +109,11 @@ func checkOfficialClient(t *testing.T, dir string) {
 	}
 	rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) { rt.Emit(id, scene(rt, &r)...) }
 	rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error {
-		t.Error("a client that hung up cancelled its turn")
+		t.Error("a turn was cancelled because its client disconnected")
 		return nil
 	}
 	rt.Provided = func(id agent.TurnID, r agent.ProvidedResult) error {
-		rt.Emit(id, provided(string(r.ToolCallID)), running(), says("model/2", "f says "+string(r.Result)), gatewayEnd("f says "+string(r.Result)))
+		rt.Emit(id, inputResolved(string(r.ToolCallID)), running(), token("model/2", "f says "+string(r.Result)), completed("f says "+string(r.Result)))
 		return nil
 	}
 	catalog := &gatewaytest.Catalog{AgentList: []agent.AgentInfo{
@@ -120,26 +121,26 @@ func checkOfficialClient(t *testing.T, dir string) {
 		{Name: "waits", Tenant: "default", Models: []string{"main"}},
 		{Name: "broken", Fault: "its model is gone"},
 	}}
-	d := openWith(t, rt, catalog, nil)
+	d := openOver(t, rt, catalog, nil)
 	out := run(t, dir, []string{"BASE_URL=" + d.url + "/v1"}, "node", "check.mjs")
 	t.Log(out)
 	require.Equal(t, 14, strings.Count(out, "ok "), "%s", out)
 	require.Equal(t, "openai", rt.Submitted()[0].Channel)
 }
 
-// scene is what an agent of the script does.
+// scene returns the events of a turn of an agent that check.mjs calls.
 func scene(rt *gatewaytest.Runtime, r *agent.TurnRequest) []agent.Event {
 	failed := func(o *agent.AgentStepOutput) {
 		o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
 		o.Error = &agent.Failure{Type: string(agent.StopModelError), Message: "the provider said no"}
 	}
 	plain := func(text string) []agent.Event {
-		return []agent.Event{running(), says("model/1", text), gatewayEnd(text)}
+		return []agent.Event{running(), token("model/1", text), completed(text)}
 	}
 	switch r.Agent {
 	case "document":
 		document := `{"words":["a","b","c"]}`
-		return []agent.Event{running(), says("model/1", "not yet"), says("model/2", document), ends(document, func(o *agent.AgentStepOutput) {
+		return []agent.Event{running(), token("model/1", "not yet"), token("model/2", document), terminal(document, func(o *agent.AgentStepOutput) {
 			o.Structured = json.RawMessage(document)
 		})}
 	case "echo":
@@ -155,26 +156,26 @@ func scene(rt *gatewaytest.Runtime, r *agent.TurnRequest) []agent.Event {
 	case "count":
 		return plain(strconv.Itoa(len(rt.Submitted())))
 	case "calls":
-		return append([]agent.Event{running()}, callsClient("a1", "f", `{"x":1}`)...)
+		return append([]agent.Event{running()}, clientToolCall("a1", "f", `{"x":1}`)...)
 	case "waits":
-		return append([]agent.Event{running()}, asks("a1", "send_mail")...)
+		return append([]agent.Event{running()}, approvalRequest("a1", "send_mail")...)
 	case "fails":
-		return []agent.Event{running(), says("model/1", "well"), ends("", failed)}
+		return []agent.Event{running(), token("model/1", "well"), terminal("", failed)}
 	case "restarts":
-		return []agent.Event{running(), says("model/1", "It is hot"), reset("model/1", 2), says("model/1", "It is cold"), gatewayEnd("It is cold")}
+		return []agent.Event{running(), token("model/1", "It is hot"), reset("model/1", 2), token("model/1", "It is cold"), completed("It is cold")}
 	case "silent":
 		return []agent.Event{running()}
 	default:
-		first := []agent.Event{running(), thinks("model/1", "They want "), thinks("model/1", "flights."), says("model/1", "Let me look.")}
+		first := []agent.Event{running(), reasoning("model/1", "They want "), reasoning("model/1", "flights."), token("model/1", "Let me look.")}
 		for _, word := range strings.SplitAfter("Here are three flights.", " ") {
-			first = append(first, says("model/2", word))
+			first = append(first, token("model/2", word))
 		}
-		return append(first, gatewayEnd("Here are three flights."))
+		return append(first, completed("Here are three flights."))
 	}
 }
 
-func gatewayEnd(text string) agent.Event {
-	return ends(text, func(o *agent.AgentStepOutput) { o.Usage = agent.Usage{InputTokens: 10, OutputTokens: 5} })
+func completed(text string) agent.Event {
+	return terminal(text, func(o *agent.AgentStepOutput) { o.Usage = agent.Usage{InputTokens: 10, OutputTokens: 5} })
 }
 
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {

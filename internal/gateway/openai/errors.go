@@ -12,43 +12,43 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Types and codes of errors, as clients of the API know them, and ours where it has none.
+// Types and codes of errors. The API has no types or codes for turns, so those are Turnstone's own.
 const (
 	typeInvalid  = "invalid_request_error"
 	typeServer   = "server_error"
 	typeFailed   = "turn_failed"
 	typeAwaiting = "awaiting_approval"
 
-	codeTurnRunning  = "turn_running"
-	codeContradicted = "stream_restarted"
-	codeQuota        = "insufficient_quota"
-	codeNoModel      = "model_not_found"
+	codeTurnRunning = "turn_running"
+	codeRestarted   = "stream_restarted"
+	codeQuota       = "insufficient_quota"
+	codeNoModel     = "model_not_found"
 )
 
 // problem is an error in the API's format.
 type problem struct {
 	Message string           `json:"message"`
 	Type    string           `json:"type"`
-	Param   *string          `json:"param"` // the member of the request at fault
+	Param   *string          `json:"param"` // the member of the request at fault; null if it is none
 	Code    string           `json:"code"`
-	TurnID  agent.TurnID     `json:"turn_id,omitempty"` // the turn that the request became
-	Pending []agent.Approval `json:"pending,omitempty"` // what waits for a person
+	TurnID  agent.TurnID     `json:"turn_id,omitempty"` // the request's turn
+	Pending []agent.Approval `json:"pending,omitempty"` // the approvals that the turn waits for
 
-	status int
-	open   bool  // the turn goes on: the same request again joins it
-	again  bool  // the client shall send it again by itself
-	err    error // for the log, where it is not the turn's
+	status    int
+	isRunning bool  // whether the turn goes on, so that the same request joins it
+	autoRetry bool  // whether the client shall repeat the request by itself
+	logged    error // the error for the log; nil if the turn has recorded it
 }
 
-// statusFinal answers for a turn that exists when the same request again makes no sense now. Of the statuses that say so it is one that no client
-// library repeats by itself: the AI SDK repeats 408, 409, 429 and all from 500, LangChain everything but 400 to 407, 409 and 413.
+// statusFinal is the status of an error of an existing turn that a repeated request would not change. No client library repeats a request after
+// this status: the AI SDK repeats 408, 409, 429 and all from 500, LangChain everything but 400 to 407, 409 and 413.
 const statusFinal = http.StatusBadRequest
 
 type problemBody struct {
 	Error *problem `json:"error"`
 }
 
-// errorBody returns the body of an error that came before the turn did.
+// errorBody returns the body of an error that occurred before there was a turn.
 func errorBody(status int, f *agent.Failure) any { return problemBody{newProblem(status, f)} }
 
 // newProblem returns a failure in the API's format.
@@ -82,15 +82,15 @@ func newProblem(status int, f *agent.Failure) *problem {
 	return p
 }
 
-// refuse writes what the protocol tells apart from other refusals: that a budget is used up, or that the session waits for a person. Anything
-// else is left to the gateway.
+// refuse writes the errors that have their own code in this API: that a budget is used up, or that the session waits for a person. The gateway
+// writes all others. It returns err for the gateway.
 func refuse(h http.Header, write func(status int, body any), err error) error {
 	f, status, wait := gateway.FailureOf(err)
 	p := newProblem(status, f)
 	switch {
-	case overBudget(err):
+	case isOverBudget(err):
 		p.Type, p.Code = codeQuota, codeQuota
-	case status == http.StatusConflict && strings.HasPrefix(f.Message, typeAwaiting): // as the inbox begins it
+	case status == http.StatusConflict && strings.HasPrefix(f.Message, typeAwaiting): // the inbox begins its message with it
 		p.status, p.Type, p.Code = statusFinal, typeAwaiting, typeAwaiting
 	default:
 		return err
@@ -103,28 +103,28 @@ func refuse(h http.Header, write func(status int, body any), err error) error {
 	return err
 }
 
-// overBudget reports whether a turn was not let in because a budget of a day or a month is used up.
-func overBudget(err error) bool {
+// isOverBudget reports whether a turn was refused because a daily or monthly budget is used up.
+func isOverBudget(err error) bool {
 	r, ok := errors.AsType[agent.AdmissionRefused](err)
 	return ok && (strings.HasPrefix(r.Bound, "daily_") || strings.HasPrefix(r.Bound, "monthly_"))
 }
 
-// renameField names the field of an error as this API does.
+// renameField returns err with the name that its field has in this API.
 func renameField(err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
 		return err
 	}
 	c := *e
-	head, rest, nested := strings.Cut(e.Field, ".")
+	head, member, isNested := strings.Cut(e.Field, ".")
 	tool, isTool := strings.CutPrefix(head, "client_tools")
 	switch {
-	case isTool && nested:
-		c.Field = "tools" + tool + ".function." + rest
+	case isTool && isNested:
+		c.Field = "tools" + tool + ".function." + member
 	case isTool:
 		c.Field = "tools" + tool
-	case head == "output_schema" && nested:
-		c.Field = "response_format.json_schema.schema." + rest
+	case head == "output_schema" && isNested:
+		c.Field = "response_format.json_schema.schema." + member
 	case e.Field == "context.user_id":
 		c.Field = "user"
 	default:
@@ -140,45 +140,45 @@ func renameField(err error) error {
 	return &c
 }
 
-// noRetry keeps the official clients from sending a request again that became a turn: it would become another one.
+// noRetry tells the official clients not to repeat the request.
 func noRetry(h http.Header) { h.Set("X-Should-Retry", "false") }
 
-// failed answers with an error of a turn that exists.
-func (c *completion) failed(w http.ResponseWriter, p *problem) error {
+// writeProblem writes an error of a turn that exists, and returns the error to log.
+func (c *completion) writeProblem(w http.ResponseWriter, p *problem) error {
 	p.TurnID = c.receipt.TurnID
-	if !p.again {
+	if !p.autoRetry {
 		noRetry(w.Header())
 	}
-	if !p.open {
+	if !p.isRunning {
 		c.outcome = answered
 	}
 	c.call.WriteJSON(p.status, problemBody{p})
-	return p.err
+	return p.logged
 }
 
 // internalProblem returns the problem of an internal error. The turn may go on.
 func (c *completion) internalProblem(err error) *problem {
 	f, status, _ := gateway.FailureOf(err)
 	p := newProblem(status, f)
-	p.TurnID, p.open, p.again, p.err = c.receipt.TurnID, true, true, err
+	p.TurnID, p.isRunning, p.autoRetry, p.logged = c.receipt.TurnID, true, true, err
 	return p
 }
 
 // awaitingProblem returns the problem of a turn that waits for a person.
 func (c *completion) awaitingProblem(pending []agent.Approval) *problem {
 	id := c.receipt.TurnID
-	var what []string
+	var calls []string
 	for i := range pending {
-		what = append(what, fmt.Sprintf("%s (%s)", pending[i].ToolName, pending[i].ApprovalID))
+		calls = append(calls, fmt.Sprintf("%s (%s)", pending[i].ToolName, pending[i].ApprovalID))
 	}
 	return &problem{
-		status: statusFinal, Type: typeAwaiting, Code: typeAwaiting, TurnID: id, Pending: pending, open: true,
-		Message: fmt.Sprintf("turn %s waits for a person to decide on %s: POST /v1/turns/%s/decisions", id, strings.Join(what, ", "), id),
+		status: statusFinal, Type: typeAwaiting, Code: typeAwaiting, TurnID: id, Pending: pending, isRunning: true,
+		Message: fmt.Sprintf("turn %s waits for a person to decide on %s: POST /v1/turns/%s/decisions", id, strings.Join(calls, ", "), id),
 	}
 }
 
-// failedProblem returns the problem of a turn that ended without an answer. Its status does not tell the reason:
-// a provider's 429 or 503 was retried as the agent's policy says, and a client that retries it again would multiply that.
+// failedProblem returns the problem of a turn that ended without an answer. Its status does not depend on the reason: the agent's policy has already
+// retried a provider's 429 or 503, and a client that repeated the request would multiply the retries.
 func (c *completion) failedProblem(o *agent.AgentStepOutput) *problem {
 	p := &problem{
 		status: statusFinal, Type: typeFailed, Code: string(o.StopReason), TurnID: c.receipt.TurnID,
@@ -193,10 +193,10 @@ func (c *completion) failedProblem(o *agent.AgentStepOutput) *problem {
 	return p
 }
 
-// restartedProblem returns the problem of an answer that began again with other words than were sent.
+// restartedProblem returns the problem of an answer that differs from the text that was sent, after a reset.
 func (c *completion) restartedProblem() *problem {
 	return &problem{
-		Type: typeServer, Code: codeContradicted, TurnID: c.receipt.TurnID, open: true,
+		Type: typeServer, Code: codeRestarted, TurnID: c.receipt.TurnID, isRunning: true,
 		Message: fmt.Sprintf("the model began again and says something else than what was sent; the answer will be at GET /v1/turns/%[1]s", c.receipt.TurnID),
 	}
 }

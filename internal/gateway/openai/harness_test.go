@@ -17,54 +17,56 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/openai"
 )
 
-// door is a gateway with the OpenAI-compatible door over a scripted runtime.
+// door is a gateway with the OpenAI-compatible door and a scripted runtime.
 type door struct {
 	*gateway.Gateway
 
-	rt      *gatewaytest.Runtime
-	catalog *gatewaytest.Catalog
-	busy    *atomic.Int64 // requests that are being handled
-	url     string
-	t       *testing.T
+	rt         *gatewaytest.Runtime
+	catalog    *gatewaytest.Catalog
+	inProgress *atomic.Int64 // requests
+	url        string
+	t          *testing.T
 }
 
-// counted is a door that counts the requests that it handles.
-type counted struct {
+// countingDoor counts the requests in progress.
+type countingDoor struct {
 	*openai.Door
 
-	busy atomic.Int64
+	inProgress atomic.Int64
 }
 
-func (c *counted) Routes() []gateway.Route {
+func (c *countingDoor) Routes() []gateway.Route {
 	routes := c.Door.Routes()
 	for i := range routes {
 		handle := routes[i].Handle
 		routes[i].Handle = func(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
-			c.busy.Add(1)
-			defer c.busy.Add(-1)
+			c.inProgress.Add(1)
+			defer c.inProgress.Add(-1)
 			return handle(w, r, v)
 		}
 	}
 	return routes
 }
 
+// open starts a gateway with the door. change may change its configuration.
 func open(t *testing.T, change func(*gateway.Config)) *door {
 	t.Helper()
-	return openWith(t, gatewaytest.New(), &gatewaytest.Catalog{}, change)
+	return openOver(t, gatewaytest.New(), &gatewaytest.Catalog{}, change)
 }
 
-func openWith(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
+// openOver is open with a runtime and a catalog that several doors may share.
+func openOver(t *testing.T, rt *gatewaytest.Runtime, catalog *gatewaytest.Catalog, change func(*gateway.Config)) *door {
 	t.Helper()
-	served := &counted{Door: openai.New()}
+	served := &countingDoor{Door: openai.New()}
 	cfg := gateway.Config{Ports: gatewaytest.Ports(rt, catalog), Version: "test", Doors: []gateway.Door{served}}
 	if change != nil {
 		change(&cfg)
 	}
 	g := gatewaytest.Serve(t, cfg)
-	return &door{Gateway: g, rt: rt, catalog: catalog, busy: &served.busy, url: "http://" + g.HTTPAddr(), t: t}
+	return &door{Gateway: g, rt: rt, catalog: catalog, inProgress: &served.inProgress, url: "http://" + g.HTTPAddr(), t: t}
 }
 
-// script makes every turn emit events.
+// script sets the events of every turn.
 func (d *door) script(events ...agent.Event) {
 	d.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 		rt.Emit(id, events...)
@@ -79,8 +81,8 @@ type answer struct {
 
 func (d *door) send(method, path, body string, header ...string) answer {
 	d.t.Helper()
-	status, answered, data := gatewaytest.Send(d.t, method, d.url+path, body, header...)
-	return answer{status, answered, string(data)}
+	status, responseHeader, data := gatewaytest.Send(d.t, method, d.url+path, body, header...)
+	return answer{status, responseHeader, string(data)}
 }
 
 func (d *door) open(ctx context.Context, method, path, body string, header ...string) *http.Response {
@@ -88,10 +90,10 @@ func (d *door) open(ctx context.Context, method, path, body string, header ...st
 	return gatewaytest.Open(ctx, d.t, method, d.url+path, body, header...)
 }
 
-// ask sends a request for an answer.
-func (d *door) ask(more string, header ...string) answer {
+// complete sends a request with additional members, such as `,"stream":true`.
+func (d *door) complete(members string, header ...string) answer {
 	d.t.Helper()
-	return d.send("POST", "/v1/chat/completions", `{"model":"analyst","messages":[{"role":"user","content":"hello"}]`+more+`}`, header...)
+	return d.send("POST", "/v1/chat/completions", `{"model":"analyst","messages":[{"role":"user","content":"hello"}]`+members+`}`, header...)
 }
 
 type problem struct {
@@ -103,13 +105,14 @@ type problem struct {
 	Pending []agent.Approval `json:"pending"`
 }
 
-// problem is the error of an answer, whose members are all there.
+// problem returns the error in an answer, which must have all members.
 func (a answer) problem(t *testing.T) problem {
 	t.Helper()
 	require.Equal(t, "application/json", a.header.Get("Content-Type"), "%s", a.body)
 	return newProblem(t, a.body)
 }
 
+// newProblem parses the body of an error.
 func newProblem(t *testing.T, body string) problem {
 	t.Helper()
 	var b struct {
@@ -127,18 +130,18 @@ func newProblem(t *testing.T, body string) problem {
 	return *b.Error
 }
 
-// heard is a streamed answer put together.
-type heard struct {
+// streamedAnswer is the sum of the chunks of a streamed answer.
+type streamedAnswer struct {
 	content, reasoning, finish string
 	usage                      json.RawMessage
-	deltas                     int
 	err                        *problem
 	done                       bool
 }
 
-func listen(t *testing.T, body string) heard {
+// readStream parses the events of a streamed answer, which must have an end.
+func readStream(t *testing.T, body string) streamedAnswer {
 	t.Helper()
-	var h heard
+	var h streamedAnswer
 	for event := range strings.SplitSeq(strings.TrimSuffix(body, "\n\n"), "\n\n") {
 		data, ok := strings.CutPrefix(event, "data: ")
 		if !ok {
@@ -168,9 +171,6 @@ func listen(t *testing.T, body string) heard {
 		require.NoError(t, json.Unmarshal([]byte(data), &c), "%s", data)
 		h.usage = c.Usage
 		for _, choice := range c.Choices {
-			if choice.Delta.Content != "" {
-				h.deltas++
-			}
 			h.content += choice.Delta.Content
 			h.reasoning += choice.Delta.Reasoning
 			h.finish += choice.Finish
@@ -182,22 +182,20 @@ func listen(t *testing.T, body string) heard {
 
 var createdPattern = regexp.MustCompile(`"created":\d{10}`)
 
-// timeless is a body without what depends on the clock.
-func timeless(t *testing.T, body string) string {
+// withoutTimes returns a body with fixed times.
+func withoutTimes(t *testing.T, body string) string {
 	t.Helper()
 	require.Regexp(t, createdPattern, body)
 	return createdPattern.ReplaceAllString(body, `"created":1`)
 }
 
-// Events that scripts are made of.
-
 func running() agent.Event { return gatewaytest.Status(agent.StatusRunning) }
 
-func says(producer, text string) agent.Event {
+func token(producer, text string) agent.Event {
 	return agent.Event{Meta: agent.EventMeta{Producer: producer}, Type: agent.EventToken, Text: text}
 }
 
-func thinks(producer, text string) agent.Event {
+func reasoning(producer, text string) agent.Event {
 	return agent.Event{
 		Meta: agent.EventMeta{Producer: producer}, Type: agent.EventContent,
 		ContentBlocks: []agent.Block{{Type: agent.BlockReasoning, Reasoning: text}},
@@ -208,7 +206,8 @@ func reset(producer string, from int64) agent.Event {
 	return agent.Event{Type: agent.EventReset, Producer: producer, FromIndex: from}
 }
 
-func calls(id, tool, args string) []agent.Event {
+// toolCall returns the events of a tool call of the agent.
+func toolCall(id, tool, args string) []agent.Event {
 	meta := agent.EventMeta{Producer: "tool/1/" + id}
 	return []agent.Event{
 		{Meta: meta, Type: agent.EventToolStart, ToolCallID: agent.CallID(id), ToolName: tool, Input: json.RawMessage(args)},
@@ -216,8 +215,8 @@ func calls(id, tool, args string) []agent.Event {
 	}
 }
 
-// ends is the terminal event with a result; change may alter it.
-func ends(text string, change func(*agent.AgentStepOutput)) agent.Event {
+// terminal returns the terminal event with a result, which change may change.
+func terminal(text string, change func(*agent.AgentStepOutput)) agent.Event {
 	o := &agent.AgentStepOutput{
 		Agent: "analyst", Status: agent.TurnCompleted, StopReason: agent.StopEndTurn, Output: text, Blocks: []agent.Block{agent.Text(text)},
 		Usage: agent.Usage{InputTokens: 10, OutputTokens: 5, CachedTokens: 4, ReasoningTokens: 2},
@@ -228,8 +227,8 @@ func ends(text string, change func(*agent.AgentStepOutput)) agent.Event {
 	return agent.Event{Type: agent.EventStatus, Status: agent.TerminalStatus(o.Status), Result: o}
 }
 
-// callsClient are the events of a turn that waits for the result of a client's tool.
-func callsClient(id, tool, args string) []agent.Event {
+// clientToolCall returns the events of a turn that waits for the result of a client's tool.
+func clientToolCall(id, tool, args string) []agent.Event {
 	return []agent.Event{
 		{Type: agent.EventInputRequested, Approval: &agent.Approval{
 			Kind: agent.WaitClientTool, ApprovalID: id, CallID: "c-" + agent.CallID(id), ToolName: tool, Args: json.RawMessage(args),
@@ -238,12 +237,13 @@ func callsClient(id, tool, args string) []agent.Event {
 	}
 }
 
-// provided is the event that a result has come.
-func provided(id string) agent.Event {
+// inputResolved returns the event for the result of a client's tool.
+func inputResolved(id string) agent.Event {
 	return agent.Event{Type: agent.EventInputResolved, Approval: &agent.Approval{Kind: agent.WaitClientTool, ApprovalID: id}}
 }
 
-func asks(id, tool string) []agent.Event {
+// approvalRequest returns the events of a turn that waits for an approval.
+func approvalRequest(id, tool string) []agent.Event {
 	return []agent.Event{
 		{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: id, CallID: "c1", ToolName: tool}},
 		gatewaytest.Status(agent.StatusWaiting),

@@ -14,7 +14,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// FuzzParse: what is accepted, the runtime accepts; what is refused, is refused as invalid or not found, with a field of bounded length.
+// FuzzParse checks that the runtime accepts every request that parse accepts, and that other requests are refused as invalid or not found, with a
+// field of bounded length.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"analyst:fast","messages":[{"role":"user","content":"hello"}],"stream":true,"stream_options":{"include_usage":true}}`,
@@ -44,17 +45,17 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAnswerTextAgainstAModel plays random tokens and resets to an answerText, and to a simple model that keeps every event.
+// TestAnswerTextAgainstAModel applies random tokens and resets to an answerText, and to a simple model that keeps every event.
 func TestAnswerTextAgainstAModel(t *testing.T) {
 	type event struct {
 		producer string
 		index    int64
 		text     string
-		void     bool
+		isReset  bool
 	}
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		firm, loose := answerText{sent: true}, answerText{}
+		streamed, whole := answerText{isSent: true}, answerText{}
 		var log []event
 		var sent strings.Builder
 		step := 1
@@ -67,24 +68,24 @@ func TestAnswerTextAgainstAModel(t *testing.T) {
 				from := 1 + r.Int64N(index)
 				for i := range log {
 					if log[i].producer == producer && log[i].index >= from {
-						log[i].void = true
+						log[i].isReset = true
 					}
 				}
-				firm.reset(producer, from)
-				loose.reset(producer, from)
+				streamed.reset(producer, from)
+				whole.reset(producer, from)
 			default:
-				text := strings.Repeat("a", 1+r.IntN(3)) // one letter: what is said again often agrees
+				text := strings.Repeat("a", 1+r.IntN(3)) // one letter, so that text after a reset often equals the text before
 				if r.IntN(12) == 0 {
 					text = "b\n"
 				}
 				log = append(log, event{producer: producer, index: index, text: text})
-				sent.WriteString(firm.add(producer, index, text))
-				loose.add(producer, index, text)
+				sent.WriteString(streamed.add(producer, index, text))
+				whole.add(producer, index, text)
 			}
 		}
 		want, last := "", ""
 		for _, e := range log {
-			if e.void {
+			if e.isReset {
 				continue
 			}
 			if want != "" && e.producer != last {
@@ -93,31 +94,31 @@ func TestAnswerTextAgainstAModel(t *testing.T) {
 			want += e.text
 			last = e.producer
 		}
-		require.False(t, loose.uncertain, "seed %d", seed)
-		require.Equal(t, want, loose.text(), "seed %d", seed)
-		if firm.isValid() {
-			require.Equal(t, want, sent.String(), "seed %d: what was sent is what is true", seed)
+		require.False(t, whole.isUncertain, "seed %d", seed)
+		require.Equal(t, want, whole.text(), "seed %d", seed)
+		if streamed.isComplete() {
+			require.Equal(t, want, sent.String(), "seed %d", seed)
 		}
-		if !firm.uncertain {
-			require.True(t, strings.HasPrefix(sent.String(), firm.text()), "seed %d", seed)
-			require.Equal(t, want, firm.text(), "seed %d", seed)
+		if !streamed.isUncertain {
+			require.True(t, strings.HasPrefix(sent.String(), streamed.text()), "seed %d", seed)
+			require.Equal(t, want, streamed.text(), "seed %d", seed)
 		}
 	}
 }
 
 func TestAnswerTextIsBounded(t *testing.T) {
-	s := answerText{sent: true}
+	s := answerText{isSent: true}
 	megabyte := strings.Repeat("x", 1<<20)
 	for i := range int64(20) {
 		s.add("model/1", i+1, megabyte)
 	}
-	require.True(t, s.uncertain)
+	require.True(t, s.isUncertain)
 	require.LessOrEqual(t, len(s.collected), maxText)
 }
 
-// TestBudgets: a budget that is used up is told apart from a rate, and is not tried again at once.
+// A used-up budget has another code than a rate limit, and clients are told not to retry.
 func TestBudgets(t *testing.T) {
-	for bound, budget := range map[string]bool{
+	for bound, isBudget := range map[string]bool{
 		agent.BoundRequestsPerMinute: false, agent.BoundConcurrentTurns: false, agent.BoundTokensPerMinute: false, agent.BoundDailyCost: true,
 		agent.BoundMonthlyCost: true, agent.BoundDailyTokens: true, agent.BoundMonthlyTokens: true,
 	} {
@@ -125,7 +126,7 @@ func TestBudgets(t *testing.T) {
 		err := fmt.Errorf("admit: %w", &agent.Error{Code: agent.CodeRateLimited, RetryAfter: 90 * time.Second, Err: refused})
 		header, status, answer := http.Header{}, 0, problemBody{}
 		require.Equal(t, err, refuse(header, func(s int, body any) { status, answer = s, body.(problemBody) }, err))
-		if !budget {
+		if !isBudget {
 			require.Zero(t, status, bound)
 			continue
 		}
@@ -134,5 +135,5 @@ func TestBudgets(t *testing.T) {
 		require.Equal(t, "90", header.Get("Retry-After"))
 		require.Equal(t, "false", header.Get("X-Should-Retry"))
 	}
-	require.False(t, overBudget(errors.New("x")))
+	require.False(t, isOverBudget(errors.New("x")))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// userContent reads what a user says and shows.
+// userContent reads the content of a user's message: text, images, sound and files.
 func userContent(o object) []agent.Block {
 	return content(o, func(part object, kind string) agent.Block {
 		switch kind {
@@ -84,8 +84,8 @@ func file(part object) agent.Block {
 
 // dataURL reads a member such as data:image/png;base64,… .
 func dataURL(o object, name, address string) (media, data string) {
-	head, data, ok := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
-	media, isBase64 := strings.CutSuffix(head, ";base64")
+	prefix, data, ok := strings.Cut(strings.TrimPrefix(address, "data:"), ",")
+	media, isBase64 := strings.CutSuffix(prefix, ";base64")
 	if !ok || !isBase64 {
 		o.refuse(name, "want data:<media type>;base64,<data>")
 	}
@@ -97,6 +97,7 @@ func dataURL(o object, name, address string) (media, data string) {
 	return media, data
 }
 
+// checkBase64 refuses a member that is empty or not base64.
 func checkBase64(o object, name, data string) {
 	if data == "" {
 		o.refuse(name, "is empty")

@@ -9,29 +9,30 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// readMessages turns the conversation into ours. Messages without content are left out, as the API takes them, except the user's.
+// readMessages reads the conversation. Messages without content are dropped, because the API accepts them, except that a user's message needs content.
 func (q *request) readMessages(o object) {
 	list := member[[]json.RawMessage](o, "messages")
 	if len(list) == 0 {
 		o.refuse("messages", "is empty: want at least one message")
 	}
-	read := conversation{called: map[string]string{}}
+	c := conversation{tools: map[string]string{}}
 	for i, raw := range list {
-		read.add(o.within(fmt.Sprintf("messages[%d]", i), raw))
+		c.add(o.within(fmt.Sprintf("messages[%d]", i), raw))
 	}
-	if len(read.messages) == 0 {
+	if len(c.messages) == 0 {
 		o.refuse("messages", "have no content")
 	}
-	q.turn.Messages, q.resumed = read.messages, resumptionOf(read.results)
+	q.turn.Messages, q.resumed = c.messages, resumptionOf(c.results)
 }
 
-// conversation is what has been read of the messages.
+// conversation collects the messages of a request.
 type conversation struct {
 	messages []agent.Message
-	called   map[string]string // tool by call id
-	results  []toolResult      // at the end of the conversation
+	tools    map[string]string // names of the tools that were called, by call id
+	results  []toolResult      // the tool messages at the end of the conversation
 }
 
+// add reads the next message.
 func (c *conversation) add(o object) {
 	role := member[string](o, "role")
 	if role != "tool" {
@@ -57,17 +58,17 @@ func (c *conversation) add(o object) {
 	}
 }
 
-// assistant reads what the agent, or another model, had said.
+// assistant reads an assistant message: its text and tool calls.
 func (c *conversation) assistant(o object) []agent.Block {
 	blocks := appendText(textContent(o), member[string](o, "refusal"))
 	for i, raw := range member[[]json.RawMessage](o, "tool_calls") {
-		blocks = append(blocks, c.call(o.within(fmt.Sprintf("%s[%d]", o.at("tool_calls"), i), raw)))
+		blocks = append(blocks, c.toolCall(o.within(fmt.Sprintf("%s[%d]", o.memberPath("tool_calls"), i), raw)))
 	}
 	return blocks
 }
 
-// call reads a tool call of the past.
-func (c *conversation) call(o object) agent.Block {
+// toolCall reads a tool call of an assistant message.
+func (c *conversation) toolCall(o object) agent.Block {
 	id, function := member[string](o, "id"), o.object("function")
 	name := member[string](function, "name")
 	switch {
@@ -76,11 +77,11 @@ func (c *conversation) call(o object) agent.Block {
 	case name == "":
 		function.refuse("name", "is empty")
 	}
-	c.called[id] = name
+	c.tools[id] = name
 	return agent.Block{Type: agent.BlockToolCall, ID: historyID(id), Name: name, Args: argsOf(member[string](function, "arguments"))}
 }
 
-// argsOf is the JSON object of a call's arguments. A model may have written something else: that is history, and is kept as it was.
+// argsOf returns a call's arguments as a JSON object. Text of a model that is not an object becomes the member "arguments" of one.
 func argsOf(arguments string) json.RawMessage {
 	if strings.TrimSpace(arguments) == "" {
 		return json.RawMessage(`{}`)
@@ -101,10 +102,11 @@ func jsonString(text string) json.RawMessage {
 	return raw
 }
 
+// toolResult reads a tool message, which must follow the call that it answers.
 func (c *conversation) toolResult(o object) []agent.Block {
 	id := member[string](o, "tool_call_id")
-	name, known := c.called[id]
-	if !known {
+	name, ok := c.tools[id]
+	if !ok {
 		o.refuse("tool_call_id", "answers no tool call of an assistant message before it")
 	}
 	text := agent.Normalize(textContent(o))
@@ -114,7 +116,7 @@ func (c *conversation) toolResult(o object) []agent.Block {
 	}}
 }
 
-// appendText appends a text block; there is none without text.
+// appendText appends a text block unless the text is blank.
 func appendText(blocks []agent.Block, text string) []agent.Block {
 	if strings.TrimSpace(text) == "" {
 		return blocks
@@ -122,7 +124,7 @@ func appendText(blocks []agent.Block, text string) []agent.Block {
 	return append(blocks, agent.Text(text))
 }
 
-// textContent reads content that can only be text: a string, parts, or null.
+// textContent reads content that must be text: a string, an array of text parts, or null.
 func textContent(o object) []agent.Block {
 	return content(o, func(part object, kind string) agent.Block {
 		part.refuse("type", "want text, got %.60q", kind)
@@ -130,11 +132,11 @@ func textContent(o object) []agent.Block {
 	})
 }
 
-// content reads content; text is read here, any other part by other.
-func content(o object, other func(part object, kind string) agent.Block) (blocks []agent.Block) {
+// content reads content: a string, an array of parts, or null. readPart reads the parts that are not text.
+func content(o object, readPart func(part object, kind string) agent.Block) (blocks []agent.Block) {
 	raw := o.members["content"]
 	switch {
-	case o.absent("content"):
+	case o.isAbsent("content"):
 		return nil
 	case raw[0] == '"':
 		return appendText(nil, member[string](o, "content"))
@@ -143,12 +145,12 @@ func content(o object, other func(part object, kind string) agent.Block) (blocks
 		return nil
 	}
 	for i, raw := range member[[]json.RawMessage](o, "content") {
-		part := o.within(fmt.Sprintf("%s[%d]", o.at("content"), i), raw)
+		part := o.within(fmt.Sprintf("%s[%d]", o.memberPath("content"), i), raw)
 		switch kind := member[string](part, "type"); kind {
 		case "text", "refusal":
 			blocks = appendText(blocks, member[string](part, kind))
 		default:
-			blocks = append(blocks, other(part, kind))
+			blocks = append(blocks, readPart(part, kind))
 		}
 	}
 	return blocks

@@ -7,17 +7,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// The agents that are listed: so many pages of so many.
+// Bounds of the list of models.
 const (
-	agentPages = 20
-	pageSize   = 500
+	maxAgentPages = 20
+	agentPageSize = 500
 )
 
-// model is an agent, or an agent with another profile of its models.
+// model is an agent, alone or with one of its other model profiles.
 type model struct {
 	ID          string `json:"id"`
 	Object      string `json:"object"`
-	Created     int64  `json:"created"` // when the agent was published; 0 when it was not
+	Created     int64  `json:"created"` // when the agent was published; 0 if it was not
 	OwnedBy     string `json:"owned_by"`
 	Description string `json:"description,omitempty"`
 }
@@ -51,12 +51,12 @@ func (d *Door) getModel(_ http.ResponseWriter, r *http.Request, v *gateway.Call)
 	return noModel(name)
 }
 
-// runnableModels lists what a request may name as its model.
+// runnableModels lists the models that the caller may name in a request.
 func runnableModels(r *http.Request, v *gateway.Call) ([]model, error) {
 	models := []model{}
-	caller := v.Principal() // asked itself, because it is no offence to see a list
-	q := agent.AgentQuery{Page: agent.Page{Size: pageSize}}
-	for range agentPages {
+	caller := v.Principal() // [gateway.Call.Allow] would record each agent that the caller may not run as denied
+	q := agent.AgentQuery{Page: agent.Page{Size: agentPageSize}}
+	for range maxAgentPages {
 		page, err := v.Agents(r.Context(), q)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func runnableModels(r *http.Request, v *gateway.Call) ([]model, error) {
 	return models, nil
 }
 
-// modelsOf is an agent with the model that its plan names first, then with each other one.
+// modelsOf returns the models of an agent: the agent itself, which uses its first profile, and the agent with each further profile.
 func modelsOf(a *agent.AgentInfo) []model {
 	m := model{ID: a.Name, Object: "model", OwnedBy: a.Tenant, Description: a.Description}
 	if a.Tenant == agent.SharedTenant {
@@ -84,11 +84,9 @@ func modelsOf(a *agent.AgentInfo) []model {
 		m.Created = a.Artifact.CompiledAt.Unix()
 	}
 	models := []model{m}
-	for i, profile := range a.Models {
-		if i > 0 {
-			m.ID = a.Name + ":" + profile
-			models = append(models, m)
-		}
+	for _, profile := range a.Models[min(1, len(a.Models)):] {
+		m.ID = a.Name + ":" + profile
+		models = append(models, m)
 	}
 	return models
 }

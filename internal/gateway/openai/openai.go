@@ -13,11 +13,11 @@ import (
 // channel is this door's name in envelopes.
 const channel = "openai"
 
-// Headers of ours in this protocol.
+// Turnstone's headers in this API.
 const (
-	headerTurn       = "Turnstone-Turn-Id"
-	headerSession    = "Turnstone-Session-Id"    // of the request: the conversation; of the answer too
-	headerDisconnect = "Turnstone-On-Disconnect" // of the request: cancel, or continue
+	headerTurn       = "Turnstone-Turn-Id"       // of the response
+	headerSession    = "Turnstone-Session-Id"    // of the request and the response
+	headerDisconnect = "Turnstone-On-Disconnect" // of the request: cancel or continue
 )
 
 // Door is the OpenAI-compatible API. Create it with [New].
@@ -25,7 +25,7 @@ type Door struct{ attempts attempts }
 
 var _ gateway.Door = (*Door)(nil)
 
-// New makes the door.
+// New returns the door.
 func New() *Door { return &Door{} }
 
 // Routes implements [gateway.Door].
@@ -37,7 +37,7 @@ func (d *Door) Routes() []gateway.Route {
 	}
 }
 
-// postCompletion is POST /v1/chat/completions: one turn, its answer whole or streamed.
+// postCompletion is POST /v1/chat/completions. It runs one turn and answers with its text, streamed or not.
 func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
 	if err := gateway.CheckContentType(r); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	if err != nil {
 		return err
 	}
-	if err := q.headers(r); err != nil {
+	if err := q.readHeaders(r); err != nil {
 		return err
 	}
 	if v.Principal().Subject == "" {
@@ -59,7 +59,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	if err := v.Allow(agent.ActionTurnsRun, q.turn.Agent); err != nil {
 		return err
 	}
-	leave, err := v.Enter() // before the turn exists: a refusal must mean that nothing runs
+	leave, err := v.Enter() // before there is a turn, so that a refused request has none
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	}
 	if err != nil {
 		if _, status, _ := gateway.FailureOf(err); status < http.StatusInternalServerError && r.Context().Err() == nil {
-			c.outcome = answered // nothing has started
+			c.outcome = answered // no turn was started
 		}
 		return refuse(w.Header(), v.WriteJSON, renameField(err))
 	}
@@ -88,14 +88,14 @@ func (d *Door) postCompletion(w http.ResponseWriter, r *http.Request, v *gateway
 	} else {
 		err = c.answer(w, r)
 	}
-	if q.cancel && r.Context().Err() != nil {
+	if q.cancelOnDisconnect && r.Context().Err() != nil {
 		c.outcome = withdrawn
 		return errors.Join(err, c.cancel(r.Context()))
 	}
 	return err
 }
 
-// begin starts a turn of the request's own.
+// begin submits the request as a turn.
 func (c *completion) begin(d *Door, r *http.Request, f fingerprint) (err error) {
 	if c.q.turn.SessionID != "" {
 		if err := c.q.dropKnownMessages(); err != nil {
@@ -106,49 +106,49 @@ func (c *completion) begin(d *Door, r *http.Request, f fingerprint) (err error) 
 	return err
 }
 
-// completion is one request whose turn exists.
+// completion is the handling of one request.
 type completion struct {
 	call    *gateway.Call
 	q       *request
 	receipt agent.Receipt
-	after   int64   // the event behind which the answer begins: the turn goes on with results of the client's tools
-	created int64   // Unix seconds
-	outcome outcome // so far
+	after   int64 // index of the event after which the answer begins, for a request that resumes a turn; else 0
+	created int64 // Unix seconds
+	outcome outcome
 }
 
 func (c *completion) id() string { return "chatcmpl-" + string(c.receipt.TurnID) }
 
-// answer waits for the turn and answers with all of it.
+// answer waits until the turn has ended or pauses, and writes the whole answer.
 func (c *completion) answer(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := c.call.StreamContext(r.Context())
 	defer cancel()
 	ctx, cancelWait := context.WithTimeout(ctx, c.call.Limits().WaitTimeout)
 	defer cancelWait()
 
-	read := reading{held: true}
-	err := read.all(ctx, c)
+	state := answerState{sendsAtEnd: true}
+	err := state.readAll(ctx, c)
 	switch {
 	case r.Context().Err() != nil:
-		return nil // nobody is left to tell
+		return nil // the client has disconnected
 	case err != nil && gateway.TurnGoesOn(err):
-		return c.failed(w, c.stillRunning(err))
+		return c.writeProblem(w, c.runningProblem(err))
 	case err != nil:
-		return c.failed(w, c.internalProblem(err))
+		return c.writeProblem(w, c.internalProblem(err))
 	}
-	if p := c.problem(&read); p != nil {
-		return c.failed(w, p)
+	if p := c.problem(&state); p != nil {
+		return c.writeProblem(w, p)
 	}
 	c.outcome = answered
-	c.call.WriteJSON(http.StatusOK, c.fullAnswer(&read))
+	c.call.WriteJSON(http.StatusOK, c.fullAnswer(&state))
 	return nil
 }
 
-// cancel ends the turn of a client that went away and had asked for that.
+// cancel cancels the turn after its client has disconnected.
 func (c *completion) cancel(ctx context.Context) error {
 	err := c.call.Cancel(context.WithoutCancel(ctx), c.receipt.TurnID, agent.CancelRequest{
 		Reason: "the client disconnected", By: c.q.turn.Context.UserID,
 	})
-	if agent.CodeOf(err) == agent.CodeConflict { // it is over
+	if agent.CodeOf(err) == agent.CodeConflict { // it has ended
 		return nil
 	}
 	return err

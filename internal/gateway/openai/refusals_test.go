@@ -38,16 +38,16 @@ func TestRefusals(t *testing.T) {
 			&agent.Error{Code: agent.CodeRateLimited, RetryAfter: 1500 * time.Millisecond, Err: errors.New("many")}, 429,
 			"rate_limit_exceeded", "rate_limit_exceeded", "", "many", "2",
 		},
-		"not now":     {agent.Errorf(agent.CodeUnavailable, "", "later"), 503, "server_error", "unavailable", "", "later", "1"},
-		"our own":     {errors.New("connect to db.internal"), 500, "server_error", "internal_error", "", "internal error; the server's log has the details under this request's id", ""},
-		"an odd code": {agent.Errorf(agent.CodeCancelled, "", "gone"), 499, "server_error", "cancelled", "", "gone", ""},
+		"unavailable": {agent.Errorf(agent.CodeUnavailable, "", "later"), 503, "server_error", "unavailable", "", "later", "1"},
+		"internal":    {errors.New("connect to db.internal"), 500, "server_error", "internal_error", "", "internal error; the server's log has the details under this request's id", ""},
+		"cancelled":   {agent.Errorf(agent.CodeCancelled, "", "gone"), 499, "server_error", "cancelled", "", "gone", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil)
 			d.rt.Refuse = func(agent.Envelope) error { return c.err }
 			for _, stream := range []string{"", `,"stream":true`} {
-				a := d.ask(stream)
+				a := d.complete(stream)
 				require.Equal(t, c.status, a.status, "%s", a.body)
 				require.Equal(t, c.retryAfter, a.header.Get("Retry-After"))
 				p := a.problem(t)
@@ -94,7 +94,7 @@ func TestModels(t *testing.T) {
 	require.Equal(t, 200, d.send("GET", "/v1/models/a1199", "").status)
 }
 
-// TestCredentials: who is not known, or may not, is told so in the format of the API; what a credential says, the body does not.
+// Errors of authentication and permission have the API's format. The user of a credential replaces the user of the body.
 func TestCredentials(t *testing.T) {
 	trail := &gatewaytest.Trail{}
 	d := open(t, func(c *gateway.Config) {
@@ -104,48 +104,48 @@ func TestCredentials(t *testing.T) {
 			"reader": gatewaytest.Caller("acme", "", "turns.read"), "globex": gatewaytest.Caller("globex", "", "turns.*"),
 		}
 	})
-	d.script(says("model/1", "x"), ends("x", nil))
+	d.script(token("model/1", "x"), terminal("x", nil))
 	d.catalog.AgentList = []agent.AgentInfo{{Name: "analyst", Tenant: "acme"}, {Name: "writer", Tenant: "acme"}, {Name: "spy", Tenant: "globex"}}
-	as := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
+	withKey := func(key string) []string { return []string{"Authorization", "Bearer " + key} }
 
 	for _, path := range []string{"/v1/models", "/v1/models/analyst"} {
 		a := d.send("GET", path, "")
 		require.Equal(t, 401, a.status)
 		require.Equal(t, "invalid_api_key", a.problem(t).Code)
-		a = d.send("GET", path, "", as("nobody")...)
+		a = d.send("GET", path, "", withKey("nobody")...)
 		require.Equal(t, 401, a.status)
-		require.Equal(t, "invalid_api_key", a.problem(t).Code, "a wrong key is told in this format too")
-		a = d.send("GET", path, "", as("reader")...)
+		require.Equal(t, "invalid_api_key", a.problem(t).Code, "an unknown key")
+		a = d.send("GET", path, "", withKey("reader")...)
 		require.Equal(t, 403, a.status)
 		require.Equal(t, "permission_denied", a.problem(t).Code)
 	}
-	require.Equal(t, 401, d.ask("").status)
-	require.Equal(t, 403, d.ask("", as("reader")...).status)
+	require.Equal(t, 401, d.complete("").status)
+	require.Equal(t, 403, d.complete("", withKey("reader")...).status)
 	require.Empty(t, d.rt.Submitted())
 
-	list := d.send("GET", "/v1/models", "", as("robot")...).body
+	list := d.send("GET", "/v1/models", "", withKey("robot")...).body
 	require.Contains(t, list, `"writer"`)
 	require.NotContains(t, list, `"spy"`, "another tenant's agent")
 	denied := len(trail.Records())
-	list = d.send("GET", "/v1/models", "", as("ann")...).body
+	list = d.send("GET", "/v1/models", "", withKey("ann")...).body
 	require.Contains(t, list, `"analyst"`)
 	require.NotContains(t, list, `"writer"`)
-	require.Equal(t, 404, d.send("GET", "/v1/models/writer", "", as("ann")...).status)
-	require.Len(t, trail.Records(), denied, "to see a list is no offence")
+	require.Equal(t, 404, d.send("GET", "/v1/models/writer", "", withKey("ann")...).status)
+	require.Len(t, trail.Records(), denied, "listing models records no denied action")
 
-	a := d.send("POST", "/v1/chat/completions", `{"model":"writer","messages":[{"role":"user","content":"x"}]}`, as("ann")...)
+	a := d.send("POST", "/v1/chat/completions", `{"model":"writer","messages":[{"role":"user","content":"x"}]}`, withKey("ann")...)
 	require.Equal(t, 403, a.status)
 	require.Equal(t, "permission_denied", a.problem(t).Code)
 	require.Empty(t, d.rt.Submitted())
 
-	require.Equal(t, 200, d.ask(`,"user":"eve"`, as("ann")...).status)
-	require.Equal(t, 200, d.ask(`,"user":"eve"`, as("robot")...).status)
-	require.Equal(t, 403, d.ask("", append(as("ann"), "Turnstone-Tenant", "globex")...).status)
-	seen := d.rt.Submitted()
-	require.Len(t, seen, 2)
-	require.Equal(t, "ann", seen[0].Request.Context.UserID)
-	require.Equal(t, "eve", seen[1].Request.Context.UserID, "a credential that is nobody's own lets the body say who asks")
-	for _, e := range seen {
+	require.Equal(t, 200, d.complete(`,"user":"eve"`, withKey("ann")...).status)
+	require.Equal(t, 200, d.complete(`,"user":"eve"`, withKey("robot")...).status)
+	require.Equal(t, 403, d.complete("", append(withKey("ann"), "Turnstone-Tenant", "globex")...).status)
+	submitted := d.rt.Submitted()
+	require.Len(t, submitted, 2)
+	require.Equal(t, "ann", submitted[0].Request.Context.UserID)
+	require.Equal(t, "eve", submitted[1].Request.Context.UserID, "a credential without a user takes the user of the body")
+	for _, e := range submitted {
 		require.Equal(t, "acme", e.Request.Context.Tenant)
 	}
 }

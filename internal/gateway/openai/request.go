@@ -13,20 +13,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// request is what a client asked for.
+// request is a parsed request.
 type request struct {
-	model      string // as the client calls it
-	turn       agent.TurnRequest
-	user       string // counts where the credential is nobody's own
-	stream     bool
-	usage      bool // the stream ends with the usage
-	structured bool // the answer is a JSON document
-	cancel     bool // the turn ends with the connection
-	resumed    *resumedTurn
-	derivedKey string // the idempotency key, where the client gave none
+	model              string // as the client names it
+	turn               agent.TurnRequest
+	user               string // used if the credential has no user
+	stream             bool
+	includeUsage       bool // whether the stream ends with the usage
+	structured         bool // whether the answer is a JSON document
+	cancelOnDisconnect bool
+	resumed            *resumedTurn // nil: the request is a new turn
+	derivedKey         string       // the idempotency key, if the request has none
 }
 
-// parse reads a body. Members that are not known are ignored, those that are known are checked: the error names the member.
+// parse parses a body. It ignores unknown members and checks the others. An error names the member.
 func parse(body []byte) (request, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return request{}, agent.Invalid("", "the body is empty: want a JSON object")
@@ -43,7 +43,7 @@ func parse(body []byte) (request, error) {
 	return q, err
 }
 
-// readModel reads which agent is asked: "analyst", or "analyst:fast" for another profile of its models.
+// readModel reads the agent, such as "analyst", or "analyst:fast" with one of its model profiles.
 func (q *request) readModel(o object) {
 	q.model = member[string](o, "model")
 	name, profile, _ := strings.Cut(q.model, ":")
@@ -60,19 +60,20 @@ func noModel(model string) error {
 	return agent.FieldErrorf(agent.CodeNotFound, "model", "the model %.140q does not exist", model)
 }
 
+// readOptions reads the members with one value.
 func (q *request) readOptions(o object) {
-	if n := member[int](o, "n"); !o.absent("n") && n != 1 {
+	if n := member[int](o, "n"); !o.isAbsent("n") && n != 1 {
 		o.refuse("n", "want 1: an agent gives one answer")
 	}
 	if slices.ContainsFunc(member[[]string](o, "modalities"), func(m string) bool { return m != "text" }) {
 		o.refuse("modalities", "want text alone")
 	}
 	q.stream = member[bool](o, "stream")
-	q.usage = member[bool](o.object("stream_options"), "include_usage")
+	q.includeUsage = member[bool](o.object("stream_options"), "include_usage")
 	q.user = member[string](o, "user")
 }
 
-// readFormat reads which shape the answer must have.
+// readFormat reads the format of the answer: text, JSON, or JSON of a schema.
 func (q *request) readFormat(o object) {
 	format := o.object("response_format")
 	if format.members == nil {
@@ -83,20 +84,20 @@ func (q *request) readFormat(o object) {
 	case "json_object":
 		q.structured, q.turn.OutputSchema = true, json.RawMessage(`{"type":"object"}`)
 	case "json_schema":
-		wrapped := format.object("json_schema")
-		if wrapped.absent("schema") {
-			wrapped.refuse("schema", "is missing")
+		named := format.object("json_schema")
+		if named.isAbsent("schema") {
+			named.refuse("schema", "is missing")
 		}
-		q.structured, q.turn.OutputSchema = true, wrapped.members["schema"]
+		q.structured, q.turn.OutputSchema = true, named.members["schema"]
 	default:
 		format.refuse("type", "want text, json_object or json_schema, got %.60q", kind)
 	}
 }
 
-// readMetadata reads what the turn is told of the request, and the session.
+// readMetadata reads the metadata of the turn. Its member session_id is the session.
 func (q *request) readMetadata(o object) {
 	metadata := o.object("metadata")
-	o.fail(q.setSession(metadata.at("session_id"), member[string](metadata, "session_id")))
+	o.fail(q.setSession(metadata.memberPath("session_id"), member[string](metadata, "session_id")))
 	for name := range metadata.members {
 		if name == "session_id" {
 			continue
@@ -108,7 +109,7 @@ func (q *request) readMetadata(o object) {
 	}
 }
 
-// setSession makes the turn one of a session.
+// setSession sets the session of the turn. It does nothing for "".
 func (q *request) setSession(field, session string) error {
 	id := agent.SessionID(session)
 	switch {
@@ -123,22 +124,22 @@ func (q *request) setSession(field, session string) error {
 	return nil
 }
 
-// headers reads what stands beside the body.
-func (q *request) headers(r *http.Request) error {
+// readHeaders reads Turnstone's headers.
+func (q *request) readHeaders(r *http.Request) error {
 	if q.turn.IdempotencyKey = r.Header.Get("Idempotency-Key"); len(q.turn.IdempotencyKey) > 256 {
 		return agent.Invalid("Idempotency-Key", "is %d bytes, at most 256", len(q.turn.IdempotencyKey))
 	}
-	switch on := r.Header.Get(headerDisconnect); on {
+	switch action := r.Header.Get(headerDisconnect); action {
 	case "", "continue":
 	case "cancel":
-		q.cancel = true
+		q.cancelOnDisconnect = true
 	default:
-		return agent.Invalid(headerDisconnect, "want cancel or continue, got %.60q", on)
+		return agent.Invalid(headerDisconnect, "want cancel or continue, got %.60q", action)
 	}
 	return q.setSession(headerSession, r.Header.Get(headerSession))
 }
 
-// dropKnownMessages leaves out what the session has already: everything up to the last message that is not the caller's.
+// dropKnownMessages drops the messages that the session already has: those up to the last assistant or tool message.
 func (q *request) dropKnownMessages() error {
 	for i, m := range slices.Backward(q.turn.Messages) {
 		switch m.Role {
@@ -154,26 +155,26 @@ func (q *request) dropKnownMessages() error {
 	return nil
 }
 
-// object is a JSON object of a request, and where it stands.
+// object is a JSON object within a request.
 type object struct {
 	path    string
-	members map[string]json.RawMessage // nil: there is none
-	err     *error                     // the first fault of the request
+	members map[string]json.RawMessage // nil if the object is absent
+	err     *error                     // the first error of the request
 }
 
-// fail notes a fault, unless there was one before. nil is none.
+// fail records an error, unless one was recorded before.
 func (o object) fail(err error) {
 	if *o.err == nil {
 		*o.err = err
 	}
 }
 
-// refuse notes that a member is invalid.
+// refuse records that a member is invalid.
 func (o object) refuse(name, format string, args ...any) {
-	o.fail(agent.Invalid(o.at(name), format, args...))
+	o.fail(agent.Invalid(o.memberPath(name), format, args...))
 }
 
-// within reads another object of the same request.
+// within parses another object of the same request.
 func (o object) within(path string, raw json.RawMessage) object {
 	inner := object{path: path, err: o.err}
 	o.fail(prefixField(path, strictjson.Decode(raw, &inner.members)))
@@ -183,36 +184,37 @@ func (o object) within(path string, raw json.RawMessage) object {
 	return inner
 }
 
-// at is the path of a member.
-func (o object) at(name string) string {
+// memberPath returns the path of a member.
+func (o object) memberPath(name string) string {
 	if o.path == "" {
 		return name
 	}
 	return o.path + "." + name
 }
 
-func (o object) absent(name string) bool {
+// isAbsent reports whether a member is missing or null.
+func (o object) isAbsent(name string) bool {
 	raw, ok := o.members[name]
 	return !ok || string(raw) == "null"
 }
 
-// object is a member that is an object itself; one that is absent has no members.
+// object parses a member that is an object. If it is absent, the returned object has no members.
 func (o object) object(name string) object {
-	if o.absent(name) {
-		return object{path: o.at(name), err: o.err}
+	if o.isAbsent(name) {
+		return object{path: o.memberPath(name), err: o.err}
 	}
-	return o.within(o.at(name), o.members[name])
+	return o.within(o.memberPath(name), o.members[name])
 }
 
-// member reads a member. One that is absent, null or of another type is the zero value; the last is a fault.
+// member returns the value of a member, or the zero value if it is absent. A value of another type is an error.
 func member[T any](o object, name string) (v T) {
-	if !o.absent(name) {
-		o.fail(prefixField(o.at(name), strictjson.Decode(o.members[name], &v)))
+	if !o.isAbsent(name) {
+		o.fail(prefixField(o.memberPath(name), strictjson.Decode(o.members[name], &v)))
 	}
 	return v
 }
 
-// prefixField puts a path before the field of an error.
+// prefixField returns err with a path before its field.
 func prefixField(path string, err error) error {
 	e, ok := errors.AsType[*agent.Error](err)
 	if !ok {
@@ -226,7 +228,7 @@ func prefixField(path string, err error) error {
 	default:
 		c.Field = path + "." + c.Field
 	}
-	const longest = 256 // the caller chose the names: do not let him choose the size of our answer
-	c.Field = clip.Bytes(c.Field, longest)
+	const maxFieldBytes = 256 // the client chooses the names of members
+	c.Field = clip.Bytes(c.Field, maxFieldBytes)
 	return &c
 }

@@ -16,25 +16,24 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// Clients repeat a request whose answer they did not get, most of them without saying so. A repetition must join the turn of the first attempt;
-// an identical request that is meant, such as one of several samples, must be a turn of its own. The difference is whether the earlier
-// request was answered. So every request without an Idempotency-Key gets a key here, and the keys whose answer did not arrive are kept
-// for the next identical request.
+// Clients retry a request without an answer, and most of them do not say so. A retry must join the turn of the first attempt, but an identical request,
+// such as for another sample, must be a new turn. It is a retry if the earlier request was not answered. So every request without an Idempotency-Key
+// gets a derived key, and the keys of requests without an answer are kept for the next identical request.
 const (
-	// retryWindow is how long after an attempt that failed the same request is taken for its repetition. Clients repeat within a minute.
+	// retryWindow is how long after an attempt without an answer an identical request counts as its retry. Clients retry within a minute.
 	retryWindow = 2 * time.Minute
-	// slotLength is how long the first of identical requests has the same key in every gateway, so that a repetition finds its turn in another
-	// one, or after a restart.
+	// slotLength is how long all gateways give the first of identical requests the same key, so that a retry finds its turn at another gateway or
+	// after a restart.
 	slotLength = 15 * time.Minute
-	// maxIdentical bounds the unanswered keys of one request, maxRequests the requests that are remembered.
-	maxIdentical = 100
-	maxRequests  = 10_000
+	// maxUnanswered is how many keys are kept for one fingerprint, and maxFingerprints how many fingerprints are kept.
+	maxUnanswered   = 100
+	maxFingerprints = 10_000
 )
 
-// headerAttempt counts the repetitions of a request, in the official clients.
+// headerAttempt is the header in which the official clients count the retries of a request.
 const headerAttempt = "X-Stainless-Retry-Count"
 
-// fingerprint is equal for requests that are identical: of the same caller, with the same headers that matter and the same body.
+// fingerprint is a hash of a request: its caller, session, action on disconnect and body.
 type fingerprint [sha256.Size]byte
 
 func fingerprintOf(v *gateway.Call, r *http.Request, body []byte) fingerprint {
@@ -45,112 +44,114 @@ func fingerprintOf(v *gateway.Call, r *http.Request, body []byte) fingerprint {
 	return fingerprint(h.Sum(nil))
 }
 
-// slotKey is the key that any gateway gives to the first of identical requests in the slot of now.
+// slotKey returns the key that all gateways give to the first of identical requests in the slot of now.
 func (f fingerprint) slotKey(now time.Time) string {
 	return "openai/" + hex.EncodeToString(f[:]) + "/" + strconv.FormatInt(now.Unix()/int64(slotLength/time.Second), 10)
 }
 
-// outcome is how the answer to a request ended.
+// outcome is how the handling of a request ended.
 type outcome int
 
 const (
-	unanswered outcome = iota // the client has no answer, and its turn may go on
+	unanswered outcome = iota // the client has no answer, and the turn may go on
 	answered
-	withdrawn // the client left and had its turn cancelled
+	withdrawn // the client disconnected, and its turn was cancelled
 )
 
-// attempts are the identical requests of late that came to this gateway. The zero value is ready to use.
+// attempts keeps the recent requests of this gateway. The zero value is ready to use.
 type attempts struct {
-	mu     sync.Mutex
-	known  map[fingerprint]*identicalRequests
-	purged time.Time
+	mu            sync.Mutex
+	byFingerprint map[fingerprint]*identicalRequests
+	purgedAt      time.Time
 }
 
-// identicalRequests records the recent requests with one fingerprint.
+// identicalRequests keeps the recent requests with one fingerprint.
 type identicalRequests struct {
-	open       int      // requests that are not answered yet
-	latest     string   // the key of the newest
-	unanswered []string // keys of attempts that failed, the oldest first
-	until      time.Time
+	inProgress int
+	latestKey  string    // of the newest request; "" if it was withdrawn
+	unanswered []string  // keys of requests without an answer, the oldest first
+	keptUntil  time.Time // when this can be dropped, if none is in progress
 }
 
-// claim returns the key for a request. first is true if no identical one is known here: the key is then that of any gateway. repeated is
-// whether the client says that it repeats. Every claim is settled once.
-func (a *attempts) claim(f fingerprint, repeated bool, now time.Time) (key string, first bool) {
+// claim returns the key for a request. isFirst is true if this gateway keeps no identical request; then all gateways would return the same key.
+// isRetry is true if the client says that the request is a retry. The caller must call finish for each claim.
+func (a *attempts) claim(f fingerprint, isRetry bool, now time.Time) (key string, isFirst bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.purge(now)
-	same := a.known[f]
+	same := a.byFingerprint[f]
 	switch {
-	case same == nil || same.expired(now):
-		same = &identicalRequests{latest: f.slotKey(now)}
-		a.known[f], first = same, true
-	case len(same.unanswered) > 0 && now.Before(same.until):
-		same.latest, same.unanswered = same.unanswered[0], same.unanswered[1:]
-	case !repeated || same.latest == "":
-		same.latest = uuid.NewString()
+	case same == nil || same.hasExpired(now):
+		same = &identicalRequests{latestKey: f.slotKey(now)}
+		a.byFingerprint[f], isFirst = same, true
+	case len(same.unanswered) > 0 && now.Before(same.keptUntil):
+		same.latestKey, same.unanswered = same.unanswered[0], same.unanswered[1:]
+	case !isRetry || same.latestKey == "":
+		same.latestKey = uuid.NewString()
 	}
-	same.open++
-	return same.latest, first
+	same.inProgress++
+	return same.latestKey, isFirst
 }
 
-// replace gives a request that was claimed another key: the turn of its own is none to join.
+// replace returns a new key for a claimed request whose first key has a turn that the request may not join.
 func (a *attempts) replace(f fingerprint) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.known[f].latest = uuid.NewString()
-	return a.known[f].latest
+	a.byFingerprint[f].latestKey = uuid.NewString()
+	return a.byFingerprint[f].latestKey
 }
 
-// finish records how a request ended.
+// finish records how a claimed request ended.
 func (a *attempts) finish(f fingerprint, key string, o outcome, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	same := a.known[f]
-	same.open--
-	same.until = now.Add(retryWindow)
+	same := a.byFingerprint[f]
+	same.inProgress--
+	same.keptUntil = now.Add(retryWindow)
 	switch {
-	case o == unanswered && len(same.unanswered) < maxIdentical:
+	case o == unanswered && len(same.unanswered) < maxUnanswered:
 		same.unanswered = append(same.unanswered, key)
-	case o == withdrawn && same.latest == key:
-		same.latest = ""
+	case o == withdrawn && same.latestKey == key:
+		same.latestKey = ""
 	}
 }
 
-func (s *identicalRequests) expired(now time.Time) bool { return s.open == 0 && !now.Before(s.until) }
+func (s *identicalRequests) hasExpired(now time.Time) bool {
+	return s.inProgress == 0 && !now.Before(s.keptUntil)
+}
 
-// purge forgets what has expired, once in a while, and any that are not open where there are too many.
+// purge drops expired requests now and then. If too many remain, it also drops requests that are not in progress.
 func (a *attempts) purge(now time.Time) {
-	if a.known == nil {
-		a.known = map[fingerprint]*identicalRequests{}
+	if a.byFingerprint == nil {
+		a.byFingerprint = map[fingerprint]*identicalRequests{}
 	}
-	if now.Sub(a.purged) < retryWindow && len(a.known) < maxRequests {
+	if now.Sub(a.purgedAt) < retryWindow && len(a.byFingerprint) < maxFingerprints {
 		return
 	}
-	a.purged = now
-	maps.DeleteFunc(a.known, func(_ fingerprint, s *identicalRequests) bool { return s.expired(now) })
-	for f, s := range a.known {
-		if len(a.known) < maxRequests {
+	a.purgedAt = now
+	maps.DeleteFunc(a.byFingerprint, func(_ fingerprint, s *identicalRequests) bool { return s.hasExpired(now) })
+	for f, s := range a.byFingerprint {
+		if len(a.byFingerprint) < maxFingerprints {
 			break
 		}
-		if s.open == 0 {
-			delete(a.known, f)
+		if s.inProgress == 0 {
+			delete(a.byFingerprint, f)
 		}
 	}
 }
 
-// submit starts the turn of a request, or joins that of an earlier attempt.
+// submit submits the turn of a request, or joins the turn of an earlier attempt.
 func (d *Door) submit(r *http.Request, v *gateway.Call, q *request, f fingerprint) (agent.Receipt, error) {
-	if q.turn.IdempotencyKey != "" { // the client's own
-		return v.Submit(r.Context(), channel, &q.turn)
-	}
-	again, _ := strconv.Atoi(r.Header.Get(headerAttempt)) // 0 if it is not a number
-	key, first := d.attempts.claim(f, again > 0, time.Now())
-	q.derivedKey = key
 	turn := q.turn
-	turn.IdempotencyKey = key
+	if turn.IdempotencyKey != "" { // the client's own
+		return v.Submit(r.Context(), channel, &turn)
+	}
+	retries, _ := strconv.Atoi(r.Header.Get(headerAttempt)) // 0 if it is not a number
+	var isFirst bool
+	q.derivedKey, isFirst = d.attempts.claim(f, retries > 0, time.Now())
+	turn.IdempotencyKey = q.derivedKey
 	receipt, err := v.Submit(r.Context(), channel, &turn)
-	if keyIsTaken(err) || (err == nil && first && receipt.Joined && !d.canJoin(r, v, receipt)) {
+	if isKeyTaken(err) || (err == nil && isFirst && receipt.Joined && !d.canJoin(r, v, receipt)) {
 		q.derivedKey = d.attempts.replace(f)
 		turn = q.turn
 		turn.IdempotencyKey = q.derivedKey
@@ -159,18 +160,18 @@ func (d *Door) submit(r *http.Request, v *gateway.Call, q *request, f fingerprin
 	return receipt, err
 }
 
-// keyIsTaken reports whether the key that was derived belongs to a turn that is not kept any more.
-func keyIsTaken(err error) bool {
+// isKeyTaken reports whether the derived key belongs to a turn that was deleted.
+func isKeyTaken(err error) bool {
 	return agent.CodeOf(err) == agent.CodeConflict && agent.FailureOf(err).Field == "idempotency_key"
 }
 
-// canJoin reports whether a turn that another gateway began may be of an earlier attempt: it goes on, or has ended a moment ago. If the turn
-// cannot be read, the request joins it: it may have effects that must not happen twice.
+// canJoin reports whether a turn of another gateway may belong to an earlier attempt: it goes on, or it ended within the retry window. If the turn
+// cannot be read, canJoin returns true, because a second turn could repeat the effects of the first.
 func (d *Door) canJoin(r *http.Request, v *gateway.Call, receipt agent.Receipt) bool {
 	t, err := v.SubmittedTurn(r.Context(), receipt)
 	if err != nil || t.Output == nil {
 		return true
 	}
-	ended := t.StartedAt.Add(time.Duration(t.Output.ExecutionTimeMS) * time.Millisecond)
-	return t.Output.Status != agent.TurnCancelled && time.Since(ended) < retryWindow
+	endedAt := t.StartedAt.Add(time.Duration(t.Output.ExecutionTimeMS) * time.Millisecond)
+	return t.Output.Status != agent.TurnCancelled && time.Since(endedAt) < retryWindow
 }

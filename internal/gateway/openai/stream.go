@@ -13,12 +13,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// stream sends the answer in chunks as it is made.
+// stream sends the answer in chunks as the turn writes it.
 func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := c.call.StreamContext(r.Context())
 	defer cancel()
-	s := streaming{
-		completion: c, read: reading{held: c.q.structured},
+	s := answerStream{
+		completion: c, state: answerState{sendsAtEnd: c.q.structured},
 		w: w, out: gateway.NewEventStream(w, c.call.Limits()),
 	}
 	err := s.run(ctx)
@@ -26,93 +26,93 @@ func (c *completion) stream(w http.ResponseWriter, r *http.Request) error {
 	case gateway.IgnoreClientGone(err) == nil, r.Context().Err() != nil:
 		return nil
 	case gateway.TurnGoesOn(err):
-		return gateway.IgnoreClientGone(s.fail(c.stillRunning(err)))
+		return gateway.IgnoreClientGone(s.fail(c.runningProblem(err)))
 	default:
 		p := s.internalProblem(err)
-		return errors.Join(p.err, gateway.IgnoreClientGone(s.fail(p)))
+		return errors.Join(p.logged, gateway.IgnoreClientGone(s.fail(p)))
 	}
 }
 
-// streaming is an answer on its way.
-type streaming struct {
+// answerStream is the stream of one answer.
+type answerStream struct {
 	*completion
 
-	read  reading
-	w     http.ResponseWriter
-	out   *gateway.EventStream
-	event bytes.Buffer // the one being written
-	begun bool
+	state    answerState
+	w        http.ResponseWriter
+	out      *gateway.EventStream
+	event    bytes.Buffer // reused for each event
+	hasBegun bool         // whether the header was sent, so that an error can no longer be a status
 }
 
-// run sends chunks until the turn has ended or waits for a person. Before the first byte an error can still be a status.
-func (s *streaming) run(ctx context.Context) error {
-	after, over, err := s.read.begin(ctx, s.completion)
+// run sends chunks until the turn has ended or pauses.
+func (s *answerStream) run(ctx context.Context) error {
+	after, hasEnded, err := s.state.begin(ctx, s.completion)
 	if err != nil {
 		return err
 	}
 	if err := s.begin(); err != nil {
 		return err
 	}
-	if over {
+	if hasEnded {
 		return s.end()
 	}
 	events := func(ctx context.Context) iter.Seq2[agent.Event, error] {
 		return s.call.Follow(ctx, s.receipt.TurnID, after)
 	}
-	over, err = s.out.Follow(ctx, s.call.Limits().Heartbeat, events, func(e *agent.Event) (bool, error) { return s.take(ctx, e) })
-	if over || err != nil {
+	hasEnded, err = s.out.Follow(ctx, s.call.Limits().Heartbeat, events, func(e *agent.Event) (bool, error) { return s.sendEvent(ctx, e) })
+	if hasEnded || err != nil {
 		return err
 	}
-	return endedEarly(ctx, s.completion)
+	return truncatedError(ctx, s.completion)
 }
 
-// begin sends the header and the role at once, so that a client knows its stream stands before the first word.
-func (s *streaming) begin() error {
+// begin sends the header and the role, so that the client knows that the request was accepted before there is any text.
+func (s *answerStream) begin() error {
 	s.out.Begin("text/event-stream; charset=utf-8")
-	s.begun = true
-	none := ""
-	if err := s.send(s.chunk(chunkChoice{Delta: delta{Role: "assistant", Content: &none}})); err != nil {
+	s.hasBegun = true
+	empty := ""
+	if err := s.send(s.chunk(chunkChoice{Delta: delta{Role: "assistant", Content: &empty}})); err != nil {
 		return err
 	}
 	return s.out.Flush()
 }
 
-// take sends what one event adds.
-func (s *streaming) take(ctx context.Context, e *agent.Event) (over bool, err error) {
-	f := s.read.see(e)
-	if s.read.text.uncertain && len(s.read.text.collected) > 0 && !s.read.held {
+// sendEvent sends the text that an event adds. hasEnded is true if the stream was ended.
+func (s *answerStream) sendEvent(ctx context.Context, e *agent.Event) (hasEnded bool, err error) {
+	added := s.state.addEvent(e)
+	if s.state.text.isUncertain && len(s.state.text.collected) > 0 && !s.state.sendsAtEnd {
 		return true, s.fail(s.restartedProblem())
 	}
-	if f != (addition{}) && !s.read.held {
-		if err := s.send(s.additionChunk(f)); err != nil {
+	if added != (addition{}) && !s.state.sendsAtEnd {
+		if err := s.send(s.additionChunk(added)); err != nil {
 			return false, err
 		}
 	}
 	if e.Terminal() {
-		if err := s.read.end(ctx, s.completion, e); err != nil {
+		if err := s.state.setOutput(ctx, s.completion, e); err != nil {
 			return false, err
 		}
 	}
-	if s.read.paused || s.read.output != nil {
+	if s.state.isPaused || s.state.output != nil {
 		return true, s.end()
 	}
 	return false, nil
 }
 
-// end sends what is left, why it ended, and the usage; or an error in place of all this.
-func (s *streaming) end() error {
-	if p := s.problem(&s.read); p != nil {
+// end ends the stream with the text that was not sent yet, the finish reason and the usage, or with an error.
+func (s *answerStream) end() error {
+	if p := s.problem(&s.state); p != nil {
 		return s.fail(p)
 	}
-	if !s.read.held && len(s.read.text.collected) > 0 {
-		if !s.read.text.isValid() {
+	if !s.state.sendsAtEnd && len(s.state.text.collected) > 0 {
+		if !s.state.text.isComplete() {
 			return s.fail(s.restartedProblem())
 		}
-	} else if err := s.send(s.additionChunk(addition{text: s.read.content(s.q.structured)})); err != nil {
+	} else if err := s.send(s.additionChunk(addition{text: s.state.content(s.q.structured)})); err != nil {
 		return err
 	}
-	if s.read.callsClient() {
-		calls := s.toolCalls(&s.read)
+	if s.state.waitsForClient() {
+		calls := s.toolCalls(&s.state)
 		for i := range calls {
 			calls[i].Index = &i
 		}
@@ -120,45 +120,46 @@ func (s *streaming) end() error {
 			return err
 		}
 	}
-	why := s.read.finishReason()
-	if err := s.send(s.chunk(chunkChoice{FinishReason: &why})); err != nil {
+	reason := s.state.finishReason()
+	if err := s.send(s.chunk(chunkChoice{FinishReason: &reason})); err != nil {
 		return err
 	}
-	if s.q.usage {
-		last, used := s.chunk(), s.used(&s.read)
+	if s.q.includeUsage {
+		last, used := s.chunk(), s.usage(&s.state)
 		last.Usage = &used
 		if err := s.send(last); err != nil {
 			return err
 		}
 	}
-	_, _ = s.out.Write([]byte("data: [DONE]\n\n")) // Flush says what an error would
-	return s.delivered(s.out.Flush())
+	_, _ = s.out.Write([]byte("data: [DONE]\n\n")) // Flush returns the error of Write
+	return s.flushLast()
 }
 
-// delivered notes that the client has all there will be, unless it could not be sent.
-func (s *streaming) delivered(err error) error {
+// flushLast flushes the stream. If that succeeds, the client has its answer.
+func (s *answerStream) flushLast() error {
+	err := s.out.Flush()
 	if err == nil {
 		s.outcome = answered
 	}
 	return err
 }
 
-// fail ends the stream with an error. It is not followed by [DONE]: nobody shall take the answer for whole.
-func (s *streaming) fail(p *problem) error {
-	if !s.begun {
-		return s.failed(s.w, p)
+// fail ends the stream with an error. [DONE] does not follow it, so that no client takes the answer for complete.
+func (s *answerStream) fail(p *problem) error {
+	if !s.hasBegun {
+		return s.writeProblem(s.w, p)
 	}
 	if err := s.send(problemBody{p}); err != nil {
 		return err
 	}
-	if p.open {
+	if p.isRunning {
 		return s.out.Flush()
 	}
-	return s.delivered(s.out.Flush())
+	return s.flushLast()
 }
 
-// send gathers one event. They have data alone.
-func (s *streaming) send(v any) error {
+// send writes one event, which has only data, to the stream's buffer.
+func (s *answerStream) send(v any) error {
 	s.event.Reset()
 	s.event.WriteString("data: ")
 	e := json.NewEncoder(&s.event)

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -16,24 +15,24 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The tools of a request run at the client. A turn that calls some waits, and the answer has their calls. The request that brings the
-// results goes on with the same turn: the id of each call says which one, so that any gateway knows, also after a restart.
+// The tools of a request run at the client. A turn that calls them waits, and the answer contains the calls. The request with their results resumes the
+// same turn. The id of each call names the turn, so that any gateway can resume it, even after a restart.
 
 const callPrefix = "call_"
 
-// callID is the id of a call as the client knows it: what waits, whose turn, and behind which event the answer goes on.
+// callID is the id of a tool call that the client gets.
 type callID struct {
-	turn  agent.TurnID
-	after int64
-	wait  string
+	turn   agent.TurnID
+	after  int64  // index of the event after which the next answer begins
+	waitID string // the id under which the turn waits for the result
 }
 
 func (id callID) String() string {
-	text := string(id.turn) + "\x00" + strconv.FormatInt(id.after, 10) + "\x00" + id.wait
+	text := string(id.turn) + "\x00" + strconv.FormatInt(id.after, 10) + "\x00" + id.waitID
 	return callPrefix + base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// parseCallID reads an id; ok is false for one that this door has not made.
+// parseCallID parses the id of a call. ok is false if the id is not from this door.
 func parseCallID(s string) (id callID, ok bool) {
 	encoded, ok := strings.CutPrefix(s, callPrefix)
 	if !ok {
@@ -51,7 +50,8 @@ func parseCallID(s string) (id callID, ok bool) {
 	return callID{agent.TurnID(parts[0]), after, parts[2]}, err == nil && after > 0
 }
 
-// historyID is the id of a call of the past as a model gets it: some providers refuse ids as long as those of this door.
+// historyID returns the id that a model gets for a call of the conversation. It is a hash if the id is from this door, because some providers
+// refuse ids of that length.
 func historyID(id string) string {
 	if _, ok := parseCallID(id); !ok {
 		return id
@@ -60,10 +60,10 @@ func historyID(id string) string {
 	return callPrefix + hex.EncodeToString(sum[:12])
 }
 
-// toolResult is what a client brings for a call.
-type toolResult struct{ id, text string }
+// toolResult is the client's result of a call.
+type toolResult struct{ callID, text string }
 
-// json is the result as the model gets it: a document, or a text.
+// json returns the result as a JSON value: the document if the text is a JSON object or array, else the text.
 func (r toolResult) json() json.RawMessage {
 	if trimmed := strings.TrimSpace(r.text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
 		if json.Valid([]byte(trimmed)) {
@@ -73,30 +73,30 @@ func (r toolResult) json() json.RawMessage {
 	return jsonString(r.text)
 }
 
-// resumedTurn is the turn that a request goes on with.
+// resumedTurn is the turn that a request resumes with results of the client's tools.
 type resumedTurn struct {
 	turn    agent.TurnID
 	after   int64
-	results map[string]toolResult // by what waits
+	results map[string]toolResult // by the id under which the turn waits
 }
 
-// resumptionOf returns the turn that the results at the end of a conversation are for, nil when they are not for one turn of this door.
+// resumptionOf returns the turn to which the results at the end of a conversation belong, or nil if they do not belong to one turn of this door.
 func resumptionOf(results []toolResult) *resumedTurn {
 	var out *resumedTurn
 	for _, r := range results {
-		id, ok := parseCallID(r.id)
+		id, ok := parseCallID(r.callID)
 		switch {
 		case !ok || (out != nil && (out.turn != id.turn || out.after != id.after)):
 			return nil
 		case out == nil:
 			out = &resumedTurn{turn: id.turn, after: id.after, results: map[string]toolResult{}}
 		}
-		out.results[id.wait] = r
+		out.results[id.waitID] = r
 	}
 	return out
 }
 
-// readTools reads the tools of the client.
+// readTools reads the tools that run at the client.
 func (q *request) readTools(o object) {
 	if len(member[[]json.RawMessage](o, "functions")) > 0 && string(o.members["function_call"]) != `"none"` {
 		o.refuse("functions", "are not supported: use tools")
@@ -105,7 +105,7 @@ func (q *request) readTools(o object) {
 	switch choice := string(o.members["tool_choice"]); {
 	case len(tools) == 0 || choice == `"none"`:
 		return
-	case choice != `"auto"` && !o.absent("tool_choice"):
+	case choice != `"auto"` && !o.isAbsent("tool_choice"):
 		o.refuse("tool_choice", "want auto or none: an agent decides by itself which tools it calls")
 	}
 	for i, raw := range tools {
@@ -126,8 +126,8 @@ func readTool(o object) (t agent.ClientTool) {
 	return t
 }
 
-// resume provides the results that a request brings and makes the completion one of the turn that waited for them. It reports false when
-// there is no such turn, or it goes on without them: the request is a new turn then, with the whole conversation.
+// resume provides the results in a request to the turn that waits for them, which becomes the completion's turn. It returns false if the turn does
+// not exist, is another user's, or does not wait for them. Then the request is a new turn with the whole conversation.
 func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 	w := c.q.resumed
 	if w == nil {
@@ -143,11 +143,11 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 	case v.Agent != c.q.turn.Agent, v.UserID != c.userID(), v.Output != nil && !d.canJoin(r, c.call, receipt):
 		return false, nil
 	}
-	if err := w.complete(v.Pending); err != nil {
+	if err := w.checkComplete(v.Pending); err != nil {
 		return false, err
 	}
-	for _, wait := range w.waits() {
-		result := agent.ProvidedResult{ToolCallID: agent.CallID(wait), Result: w.results[wait].json()}
+	for _, waitID := range slices.Sorted(maps.Keys(w.results)) {
+		result := agent.ProvidedResult{ToolCallID: agent.CallID(waitID), Result: w.results[waitID].json()}
 		err := c.call.Provide(r.Context(), w.turn, result)
 		switch agent.CodeOf(err) {
 		case "":
@@ -162,7 +162,7 @@ func (c *completion) resume(d *Door, r *http.Request) (bool, error) {
 	return true, nil
 }
 
-// userID is who asks, as a turn of the request says: the ids of calls are no secrets, so a turn goes on for the user alone who began it.
+// userID returns the user of the request. A turn is resumed only for the user who began it, because the ids of calls are not secret.
 func (c *completion) userID() string {
 	if p := c.call.Principal(); !p.Trusted() && p.Subject != "" {
 		return p.Subject
@@ -170,27 +170,23 @@ func (c *completion) userID() string {
 	return c.q.turn.Context.UserID
 }
 
-// waits are the ids of what waits, in an order that does not change.
-func (w *resumedTurn) waits() []string {
-	return slices.Sorted(maps.Keys(w.results))
-}
-
-// complete refuses results of some of the calls that a turn waits for. A turn that waits for none of them has got them before.
-func (w *resumedTurn) complete(pending []agent.Approval) error {
+// checkComplete returns an error if the request has results for some but not all of the calls that the turn waits for. A turn that waits for none of
+// them has got the results before.
+func (w *resumedTurn) checkComplete(pending []agent.Approval) error {
 	var missing []string
-	some := false
+	hasSome := false
 	for i := range pending {
 		p := &pending[i]
 		if p.Kind != agent.WaitClientTool {
 			continue
 		}
-		if _, given := w.results[p.ApprovalID]; given {
-			some = true
+		if _, ok := w.results[p.ApprovalID]; ok {
+			hasSome = true
 			continue
 		}
 		missing = append(missing, fmt.Sprintf("%s (%s)", callID{w.turn, w.after, p.ApprovalID}, p.ToolName))
 	}
-	if some && len(missing) > 0 {
+	if hasSome && len(missing) > 0 {
 		return agent.Invalid("messages", "have no tool message for %s: send the results of all calls together", strings.Join(missing, ", "))
 	}
 	return nil
@@ -198,7 +194,7 @@ func (w *resumedTurn) complete(pending []agent.Approval) error {
 
 // toolCall is a call of a client's tool in an answer.
 type toolCall struct {
-	Index    *int         `json:"index,omitempty"` // in a stream
+	Index    *int         `json:"index,omitempty"` // only in a stream
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function functionCall `json:"function"`
@@ -209,31 +205,20 @@ type functionCall struct {
 	Arguments string `json:"arguments"`
 }
 
-// callsClient reports whether the turn waits for results of the client's tools, and for nothing else.
-func (r *reading) callsClient() bool {
-	return r.paused && !slices.ContainsFunc(r.pause.Pending, func(p agent.Approval) bool { return p.Kind != agent.WaitClientTool })
+// waitsForClient reports whether the turn waits for results of the client's tools and for nothing else.
+func (s *answerState) waitsForClient() bool {
+	return s.isPaused && !slices.ContainsFunc(s.pause.Pending, func(p agent.Approval) bool { return p.Kind != agent.WaitClientTool })
 }
 
-// toolCalls are the calls that the turn waits for.
-func (c *completion) toolCalls(r *reading) []toolCall {
-	out := make([]toolCall, len(r.pause.Pending))
-	for i := range r.pause.Pending {
-		p := &r.pause.Pending[i]
+// toolCalls returns the calls of the client's tools that the turn waits for.
+func (c *completion) toolCalls(s *answerState) []toolCall {
+	out := make([]toolCall, len(s.pause.Pending))
+	for i := range s.pause.Pending {
+		p := &s.pause.Pending[i]
 		out[i] = toolCall{
-			ID: callID{c.receipt.TurnID, r.index, p.ApprovalID}.String(), Type: "function",
+			ID: callID{c.receipt.TurnID, s.lastIndex, p.ApprovalID}.String(), Type: "function",
 			Function: functionCall{Name: p.ToolName, Arguments: string(p.Args)},
 		}
 	}
 	return out
-}
-
-// resumeFrom says behind which event the answer of a turn that goes on begins.
-func (r *reading) resumeFrom(ctx context.Context, c *completion) (after int64, over bool, err error) {
-	v, err := c.call.SubmittedTurn(ctx, c.receipt)
-	if err != nil || v.Tail.FirstIndex <= c.after+1 && v.Tail.FirstIndex > 0 {
-		return c.after, false, err
-	}
-	r.text.uncertain, r.thoughts.uncertain = true, true // events have expired: the result has the answer
-	r.output = v.Output
-	return max(v.Tail.FirstIndex-1, c.after, 0), v.Output != nil, nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
 
-// guarded is a house that wants credentials.
-func guarded(t *testing.T, trail *gatewaytest.Trail) *house {
+// openWithAuth starts a server that requires credentials.
+func openWithAuth(t *testing.T, trail *gatewaytest.Trail) *server {
 	t.Helper()
 	return open(t, func(c *gateway.Config, _ *ws.Config) {
 		c.Audit = trail
@@ -32,8 +32,8 @@ func guarded(t *testing.T, trail *gatewaytest.Trail) *house {
 	})
 }
 
-func TestHandshakeWantsACredential(t *testing.T) {
-	h := guarded(t, &gatewaytest.Trail{})
+func TestHandshakeNeedsCredential(t *testing.T) {
+	h := openWithAuth(t, &gatewaytest.Trail{})
 	for token, want := range map[string]int{
 		"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, "nobody": http.StatusForbidden, "reader": http.StatusSwitchingProtocols,
 	} {
@@ -52,8 +52,8 @@ func TestHandshakeWantsACredential(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, resp.StatusCode)
 }
 
-func TestFramesActForTheCredential(t *testing.T) {
-	h := guarded(t, &gatewaytest.Trail{})
+func TestFramesUseTheCredential(t *testing.T) {
+	h := openWithAuth(t, &gatewaytest.Trail{})
 	var by []string
 	h.rt.Decided = func(_ agent.TurnID, d agent.Decision) error { by = append(by, d.By); return nil }
 	h.rt.Cancelled = func(_ agent.TurnID, c agent.CancelRequest) error { by = append(by, c.By); return nil }
@@ -73,10 +73,10 @@ func TestFramesActForTheCredential(t *testing.T) {
 	c.want("ok", "d")
 	require.Equal(t, []string{"ada", "ada"}, by)
 	c.send(`{"type":"turn","id":"b","request":{"message":"x","context":{"tenant":"evil"}}}`)
-	c.refused("b", "denied", "context.tenant")
+	c.wantError("b", "denied", "context.tenant")
 }
 
-// everyCall are frames about the turn t, by whether they only look.
+// everyCall has a frame of each type about the turn t, and whether it only reads.
 var everyCall = map[string]bool{
 	`{"type":"follow","id":"x","turn_id":"t"}`:                                                                true,
 	`{"type":"get","id":"x","turn_id":"t"}`:                                                                   true,
@@ -86,9 +86,9 @@ var everyCall = map[string]bool{
 	`{"type":"cancel","id":"x","turn_id":"t"}`:                                                                false,
 }
 
-func TestFramesNeedWhatPathsNeed(t *testing.T) {
+func TestFramesNeedPermissions(t *testing.T) {
 	trail := &gatewaytest.Trail{}
-	h := guarded(t, trail)
+	h := openWithAuth(t, trail)
 	_, err := h.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
 		TurnID: "t", Message: "x", Context: agent.InvocationContext{Tenant: "acme"},
 	}})
@@ -96,20 +96,20 @@ func TestFramesNeedWhatPathsNeed(t *testing.T) {
 	h.rt.Emit("t", agent.Event{Type: agent.EventApprovalRequested, Approval: &agent.Approval{ApprovalID: "a1", TurnID: "t", ToolName: "mail"}})
 
 	mallory, reader := h.dial("?access_token=mallory"), h.dial("?access_token=reader")
-	for frame, looks := range everyCall {
+	for frame, isRead := range everyCall {
 		mallory.send("%s", frame)
-		mallory.refused("x", "not_found", "")
-		if !looks {
+		mallory.wantError("x", "not_found", "")
+		if !isRead {
 			reader.send("%s", frame)
-			reader.refused("x", "denied", "")
+			reader.wantError("x", "denied", "")
 		}
 	}
-	h.dial("?access_token=mallory&turn_id=t").refused("", "not_found", "")
+	h.dial("?access_token=mallory&turn_id=t").wantError("", "not_found", "")
 	reader.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
-	reader.refused("x", "denied", "")
+	reader.wantError("x", "denied", "")
 	runner := h.dial("?access_token=runner")
 	runner.send(`{"type":"turn","id":"x","request":{"agent":"clerk","message":"x"}}`)
-	runner.refused("x", "denied", "")
+	runner.wantError("x", "denied", "")
 	require.Len(t, h.rt.Submitted(), 1)
 	runner.send(`{"type":"turn","id":"x","request":{"agent":"analyst","message":"x"}}`)
 	runner.want("accepted", "x")
@@ -119,12 +119,12 @@ func TestFramesNeedWhatPathsNeed(t *testing.T) {
 			denied++
 		}
 	}
-	require.Equal(t, 6, denied, "every refusal is in the trail")
+	require.Equal(t, 6, denied, "each denied call is recorded")
 	reader.send(`{"type":"follow","id":"x","turn_id":"t"}`)
 	reader.want("event", "x")
 }
 
-// revocable lets ada in until she is revoked.
+// revocable accepts the credentials until they are revoked.
 type revocable struct {
 	gatewaytest.Credentials
 
@@ -138,21 +138,21 @@ func (r *revocable) Authenticate(ctx context.Context, c access.Credentials) (age
 	return r.Credentials.Authenticate(ctx, c)
 }
 
-// A socket ends with its credential: its follows are told, the close frame says why, and what waits in line is not begun.
+// A socket is closed when its credential is revoked. Its follows get an error, the close frame gives the reason, and queued messages are not submitted.
 func TestSocketEndsWithItsCredential(t *testing.T) {
 	auth := &revocable{Credentials: gatewaytest.Credentials{"ada": gatewaytest.Caller("acme", "ada", "*")}}
 	h := open(t, func(c *gateway.Config, _ *ws.Config) {
 		c.Auth = auth
-		c.Limits.ReadTimeout = 500 * time.Millisecond // that of requests is not the socket's
+		c.Limits.ReadTimeout = 500 * time.Millisecond // it must not close an idle socket
 	})
 	entered, release := make(chan struct{}), make(chan struct{})
-	h.rt.messaged = func() { close(entered); <-release }
+	h.rt.onMessage = func() { close(entered); <-release }
 	c := h.dial("?access_token=ada")
 	c.send(`{"type":"turn","id":"a","request":{"turn_id":"t","session_id":"s","message":"x"}}`)
 	c.want("accepted", "a")
 	c.send(`{"type":"message","id":"m1","turn_id":"t","request":{"message":"in flight"}}`)
 	<-entered
-	c.send(`{"type":"message","id":"m2","turn_id":"t","request":{"message":"in line"}}`)
+	c.send(`{"type":"message","id":"m2","turn_id":"t","request":{"message":"queued"}}`)
 
 	auth.revoked.Store(true)
 	start := time.Now()
@@ -165,13 +165,13 @@ func TestSocketEndsWithItsCredential(t *testing.T) {
 	require.Contains(t, f.Error.Message, "revoked")
 	require.Less(t, time.Since(start), 5*time.Second)
 	c.send(`{"type":"turn","id":"b","request":{"message":"too late"}}`)
-	c.refused("b", "unauthenticated", "")
+	c.wantError("b", "unauthenticated", "")
 	close(release)
 	c.want("accepted", "m1")
-	c.refused("m2", "unauthenticated", "")
-	require.Equal(t, websocket.StatusCode(4401), websocket.CloseStatus(c.closed()))
+	c.wantError("m2", "unauthenticated", "")
+	require.Equal(t, websocket.StatusCode(4401), websocket.CloseStatus(c.closeError()))
 	for _, e := range h.rt.Submitted() {
-		require.NotContains(t, []string{"in line", "too late"}, e.Request.Message)
+		require.NotContains(t, []string{"queued", "too late"}, e.Request.Message)
 	}
 	t.Logf("closed %s after the key", time.Since(start).Round(time.Millisecond))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// begin starts what a frame of so many bytes asks for, or says why not.
+// begin starts the work that a frame asks for, or returns an error if it refuses the frame. size is the frame's length in bytes.
 func (s *socket) begin(r *request, size int64) error {
 	switch r.Type {
 	case typePing:
@@ -24,34 +24,34 @@ func (s *socket) begin(r *request, size int64) error {
 	}
 }
 
-// hold takes room for a frame; mu is locked.
-func (s *socket) hold(r *request, size int64) error {
+// reserve counts the bytes of a frame as in flight, or refuses the frame. mu is locked.
+func (s *socket) reserve(r *request, size int64) error {
 	switch {
 	case s.open.Err() != nil:
 		return context.Cause(s.open)
 	case s.follows[r.ID] != nil:
 		return agent.Invalid("id", "%q is the id of a follow that runs", r.ID)
-	case s.held > 0 && s.held+size > s.v.Limits().BodyBytes:
-		return tooMuch(s.held, "bytes of requests in flight")
+	case s.bytesInFlight > 0 && s.bytesInFlight+size > s.v.Limits().BodyBytes:
+		return limitReached(s.bytesInFlight, "bytes of requests in flight")
 	}
-	s.held += size
+	s.bytesInFlight += size
 	return nil
 }
 
 func (s *socket) release(size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.held -= size
+	s.bytesInFlight -= size
 }
 
-// tooMuch refuses what a socket has no room for: so many of what are there.
-func tooMuch(n int64, what string) error {
+// limitReached returns the error for a socket that already has n of something, which is its limit.
+func limitReached(n int64, what string) error {
 	return &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Second, Err: fmt.Errorf("this socket has %d %s already", n, what)}
 }
 
-// lineUp puts a message behind those before it in the same session, so that two that are sent without waiting keep their order. What has
-// waited for ready is to call next when the one behind it may go; mu is locked.
-func (s *socket) lineUp(r *request) (ready <-chan struct{}, next func()) {
+// enqueue adds a message to the queue of its session or turn, so that messages of one session are submitted in the order of their frames. The caller
+// waits for ready, unless it is nil, and calls next when the next message may be submitted. mu is locked.
+func (s *socket) enqueue(r *request) (ready <-chan struct{}, next func()) {
 	key := "turn/" + string(r.TurnID)
 	if r.Type == typeTurn {
 		if r.Request.SessionID == "" {
@@ -60,19 +60,19 @@ func (s *socket) lineUp(r *request) (ready <-chan struct{}, next func()) {
 		key = "session/" + string(r.Request.SessionID)
 	}
 	ready = s.tails[key]
-	mine := make(chan struct{})
-	s.tails[key] = mine
+	done := make(chan struct{})
+	s.tails[key] = done
 	return ready, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.tails[key] == mine {
+		if s.tails[key] == done {
 			delete(s.tails, key)
 		}
-		close(mine)
+		close(done)
 	}
 }
 
-// wait waits for ready, if there is something to wait for, and says whether what has waited may begin.
+// wait waits for ready, unless it is nil. Afterwards it returns an error if the credential was revoked meanwhile.
 func (s *socket) wait(ready <-chan struct{}) error {
 	if ready == nil {
 		return nil
@@ -81,27 +81,27 @@ func (s *socket) wait(ready <-chan struct{}) error {
 	case <-ready:
 	case <-s.ctx.Done():
 	}
-	return s.revoked()
+	return s.revocation()
 }
 
-// beginCall starts a request that gets one frame as its answer.
+// beginCall starts a request that has one frame as its answer.
 func (s *socket) beginCall(r *request, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.requests >= s.door.cfg.Requests {
-		return tooMuch(int64(s.requests), "requests in flight")
+		return limitReached(int64(s.requests), "requests in flight")
 	}
-	if err := s.hold(r, size); err != nil {
+	if err := s.reserve(r, size); err != nil {
 		return err
 	}
 	s.requests++
 	var ready <-chan struct{}
 	next := func() {}
 	if r.Type == typeMessage {
-		ready, next = s.lineUp(r)
+		ready, next = s.enqueue(r)
 	}
 	s.work.Go(func() {
-		defer next() // behind the answer, so that answers have the order, too
+		defer next() // after the answer was queued, so that answers have the order of the messages
 		var answer *reply
 		err := s.wait(ready)
 		if err == nil {
@@ -111,17 +111,17 @@ func (s *socket) beginCall(r *request, size int64) error {
 			answer = s.failure(r.ID, err)
 		}
 		answer.ID = r.ID
-		s.sendThen(answer, func() { // not before: who does not read his answers gets no more of them
+		s.sendThen(answer, func() { // only now, so that a client that does not read its answers can have no more requests
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.requests--
-			s.held -= size
+			s.bytesInFlight -= size
 		})
 	})
 	return nil
 }
 
-// recoverPanic makes an error of a panic, as the gateway does for a handler: what asks in the background must not end the process.
+// recoverPanic calls do and returns a panic as an error. net/http does not recover panics of the socket's goroutines.
 func recoverPanic(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -131,7 +131,7 @@ func recoverPanic(do func() error) (err error) {
 	return do()
 }
 
-// call does what a frame asks for.
+// call handles a frame and returns its answer.
 func (s *socket) call(r *request) (*reply, error) {
 	ok := &reply{Type: typeOK, TurnID: r.TurnID}
 	switch r.Type {
@@ -150,7 +150,7 @@ func (s *socket) call(r *request) (*reply, error) {
 	case typeCancel:
 		return ok, s.v.Cancel(s.ctx, r.TurnID, agent.CancelRequest{Reason: r.Reason, By: r.By})
 	default:
-		return nil, agent.Errorf(agent.CodeInternal, "", "nobody answers frames of type %s", r.Type)
+		return nil, agent.Errorf(agent.CodeInternal, "", "no handler for frames of type %s", r.Type)
 	}
 }
 

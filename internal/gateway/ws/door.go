@@ -20,31 +20,31 @@ import (
 
 const (
 	path        = "/v1/ws"
-	subprotocol = "turnstone.v1" // offered to clients that ask for one; none is needed
+	subprotocol = "turnstone.v1" // for clients that ask for one; it is optional
 	channel     = "ws"           // the channel of turns that start here
 )
 
-// Config bounds what one socket may hold. The zero value is good; sizes and times of frames are those of [gateway.Limits].
+// Config has the limits of a socket. A value of 0 means the default. The limits of frames are those of [gateway.Limits].
 type Config struct {
 	Follows  int           // turns that a socket follows at a time; default 32
-	Requests int           // other frames of a socket that are worked on at a time; default 64
-	MaxAge   time.Duration // how long a socket lives; default 1 h
-	Logger   *zap.Logger   // nil: silent
+	Requests int           // other requests of a socket that are in flight at a time; default 64
+	MaxAge   time.Duration // after which a socket is closed; default 1 h
+	Logger   *zap.Logger   // nil: no log
 }
 
-// Door is the WebSocket door. Create it with [New]; mount it by [gateway.Config] Doors; [Door.Shutdown] once.
+// Door is the WebSocket door. Create it with [New].
 type Door struct {
 	cfg Config
 
-	mu      sync.Mutex
-	closed  bool
-	sockets map[*socket]struct{}
-	running sync.WaitGroup // sockets
+	mu       sync.Mutex
+	isClosed bool
+	sockets  map[*socket]struct{}
+	running  sync.WaitGroup // counts sockets
 }
 
 var _ gateway.Door = (*Door)(nil)
 
-// New makes a door.
+// New returns a door.
 func New(cfg Config) *Door {
 	if cfg.Follows <= 0 {
 		cfg.Follows = 32
@@ -66,40 +66,40 @@ func (d *Door) Routes() []gateway.Route {
 	return []gateway.Route{{Method: http.MethodGet, Path: path, Action: agent.ActionTurnsRead, Handle: d.serve}}
 }
 
-// Shutdown refuses new sockets and closes the open ones with a close frame; [http.Server.Shutdown] does not know of them. If ctx ends first,
-// it cuts the connections that are left and returns ctx's error.
+// Shutdown refuses new sockets and closes the open ones gracefully, which [http.Server.Shutdown] does not do. If ctx ends first, it closes the
+// remaining connections and returns an error.
 func (d *Door) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
-	d.closed = true
+	d.isClosed = true
 	for s := range d.sockets {
-		s.end(errRestart)
+		s.closeGracefully(errRestart)
 	}
 	d.mu.Unlock()
-	over := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		d.running.Wait()
-		close(over)
+		close(done)
 	}()
 	select {
-	case <-over:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 	}
 	d.mu.Lock()
-	left := len(d.sockets)
+	remaining := len(d.sockets)
 	for s := range d.sockets {
-		s.cut()
+		s.cancel()
 	}
 	d.mu.Unlock()
-	<-over // soon: nothing outlives a socket's context
-	return fmt.Errorf("cut off %d WebSockets: %w", left, ctx.Err())
+	<-done // soon, because everything of a socket ends with its context
+	return fmt.Errorf("cut off %d WebSockets: %w", remaining, ctx.Err())
 }
 
-// enter registers a socket. The caller has to call forget.
-func (d *Door) enter(s *socket) error {
+// register adds a socket, which the caller must unregister. It returns an error after Shutdown was called.
+func (d *Door) register(s *socket) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.isClosed {
 		return errRestart
 	}
 	d.sockets[s] = struct{}{}
@@ -107,16 +107,16 @@ func (d *Door) enter(s *socket) error {
 	return nil
 }
 
-func (d *Door) forget(s *socket) {
+func (d *Door) unregister(s *socket) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.sockets, s)
 	d.running.Done()
 }
 
-// serve is GET /v1/ws. It returns when the socket is over.
+// serve is GET /v1/ws. It returns when the socket has ended.
 func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) error {
-	if !upgrades(r) {
+	if !isUpgrade(r) {
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "websocket")
 		v.WriteJSON(http.StatusUpgradeRequired, struct {
@@ -126,17 +126,17 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) er
 	}
 	s, release := newSocket(r.Context(), d, v)
 	defer release()
-	if err := d.enter(s); err != nil {
+	if err := d.register(s); err != nil {
 		return err
 	}
-	defer d.forget(s)
-	wire := &connKeeper{ResponseWriter: w}
-	conn, err := websocket.Accept(wire, r, &websocket.AcceptOptions{
+	defer d.unregister(s)
+	keeper := &connKeeper{ResponseWriter: w}
+	conn, err := websocket.Accept(keeper, r, &websocket.AcceptOptions{
 		Subprotocols: []string{subprotocol},
-		// The gateway has checked Origin already, by its own list.
+		// The gateway has checked Origin against its own list.
 		InsecureSkipVerify: true,
-		// Events are small and many: deflate without a shared window gains little on them, and a shared one costs 32 KiB and more for each
-		// connection. Compressing secrets beside what a stranger writes also tells their size.
+		// Deflate without a shared window saves little on small events, and a shared window costs 32 KiB or more per connection. Compressing
+		// secrets together with text of an attacker would also reveal something about them.
 		CompressionMode: websocket.CompressionDisabled,
 		OnPingReceived:  func(context.Context, []byte) bool { s.lifeSigns.Add(1); return true },
 		OnPongReceived:  func(context.Context, []byte) { s.lifeSigns.Add(1) },
@@ -145,16 +145,17 @@ func (d *Door) serve(w http.ResponseWriter, r *http.Request, v *gateway.Call) er
 		return agent.Errorf(agent.CodeInvalid, "", "accept WebSocket: %w", err) // Accept has answered
 	}
 	query, err := v.Parameters("turn_id", "after_index")
-	s.run(conn, wire.conn, query, err)
+	s.run(conn, keeper.conn, query, err)
 	return nil
 }
 
-// upgrades reports whether a request asks for a WebSocket; the rest of the handshake is Accept's to check.
-func upgrades(r *http.Request) bool {
-	return r.Method == http.MethodGet && names(r.Header.Values("Connection"), "upgrade") && names(r.Header.Values("Upgrade"), "websocket")
+// isUpgrade reports whether a request asks for a WebSocket. Accept checks the other parts of the handshake.
+func isUpgrade(r *http.Request) bool {
+	return r.Method == http.MethodGet && hasToken(r.Header.Values("Connection"), "upgrade") && hasToken(r.Header.Values("Upgrade"), "websocket")
 }
 
-func names(values []string, token string) bool {
+// hasToken reports whether a header with comma-separated values contains a token, in any case.
+func hasToken(values []string, token string) bool {
 	for _, value := range values {
 		for part := range strings.SplitSeq(value, ",") {
 			if strings.EqualFold(strings.TrimSpace(part), token) {
@@ -165,7 +166,7 @@ func names(values []string, token string) bool {
 	return false
 }
 
-// connKeeper keeps the connection that a handler takes over: closing it ends a socket at once, also in the middle of a close handshake.
+// connKeeper keeps the connection that Accept hijacks. Closing it ends a socket immediately, even during a close handshake.
 type connKeeper struct {
 	http.ResponseWriter
 
@@ -179,20 +180,20 @@ func (k *connKeeper) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, buf, err
 }
 
-// closeReason is why a socket ends gently: the close frame's code and reason, and what its follows are told.
+// closeReason is the reason why a socket is closed gracefully.
 type closeReason struct {
-	code   websocket.StatusCode
-	reason string // at most 123 bytes
-	err    error
+	code   websocket.StatusCode // of the close frame
+	reason string               // of the close frame, at most 123 bytes
+	err    error                // for the follows
 }
 
 func (f *closeReason) Error() string { return f.err.Error() }
 func (f *closeReason) Unwrap() error { return f.err }
 
-// statusUnauthenticated is the close code of a socket whose credential does not hold any more: 401, in the range that is ours.
+// statusUnauthenticated is the close code of a socket whose credential was revoked: status 401 in the range for applications.
 const statusUnauthenticated websocket.StatusCode = 4401
 
-// Why sockets end, besides the gateway's own closing. It is what follows are told, and nothing is wrong with those.
+// Reasons why sockets are closed gracefully. Their errors are retryable, because the follows themselves did not fail.
 var (
 	errRestart = &closeReason{websocket.StatusServiceRestart, "restart", &agent.Error{
 		Code: agent.CodeUnavailable, RetryAfter: time.Second,
@@ -206,5 +207,5 @@ var (
 		"another frame was too large: connect again and resume where you are")}
 )
 
-// errUnfollowed is why a follow ends that its client has had enough of.
+// errUnfollowed is the cause of a follow that the client has ended.
 var errUnfollowed = errors.New("unfollowed")

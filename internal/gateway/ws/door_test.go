@@ -22,41 +22,41 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
 
-// patience is how long anything may take on a slow machine.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for something before it fails.
+const testTimeout = 30 * time.Second
 
-// runtime counts the events that followers take from the log.
+// runtime is a fake runtime that also counts the events that followers read.
 type runtime struct {
 	*gatewaytest.Runtime
 
-	taken    atomic.Int64
-	broken   error                           // what the next follows yield instead of events
-	deciding func(ctx context.Context) error // instead of Decided, where it is set
-	messaged func()                          // called before a message is submitted, where it is set
+	eventsRead atomic.Int64
+	followErr  error                           // if not nil, Follow yields it instead of events
+	onDecide   func(ctx context.Context) error // if not nil, Decide calls it instead of Decided
+	onMessage  func()                          // if not nil, called before a message is submitted
 }
 
 func (rt *runtime) MessageFrom(ctx context.Context, id agent.TurnID, e agent.Envelope) (agent.Receipt, int, error) {
-	if rt.messaged != nil {
-		rt.messaged()
+	if rt.onMessage != nil {
+		rt.onMessage()
 	}
 	return rt.Runtime.MessageFrom(ctx, id, e)
 }
 
 func (rt *runtime) Decide(ctx context.Context, id agent.TurnID, d agent.Decision) error {
-	if rt.deciding != nil {
-		return rt.deciding(ctx)
+	if rt.onDecide != nil {
+		return rt.onDecide(ctx)
 	}
 	return rt.Runtime.Decide(ctx, id, d)
 }
 
 func (rt *runtime) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
-		if rt.broken != nil {
-			yield(agent.Event{}, rt.broken)
+		if rt.followErr != nil {
+			yield(agent.Event{}, rt.followErr)
 			return
 		}
 		for e, err := range rt.Runtime.Follow(ctx, id, after) {
-			rt.taken.Add(1)
+			rt.eventsRead.Add(1)
 			if !yield(e, err) {
 				return
 			}
@@ -64,8 +64,8 @@ func (rt *runtime) Follow(ctx context.Context, id agent.TurnID, after int64) ite
 	}
 }
 
-// house is a gateway with the door on a real port.
-type house struct {
+// server is a gateway with the door, on a real port.
+type server struct {
 	*gateway.Gateway
 
 	t    *testing.T
@@ -73,27 +73,27 @@ type house struct {
 	door *ws.Door
 }
 
-func open(t *testing.T, change func(*gateway.Config, *ws.Config)) *house {
+func open(t *testing.T, change func(*gateway.Config, *ws.Config)) *server {
 	t.Helper()
 	rt := &runtime{Runtime: gatewaytest.New()}
 	cfg := gateway.Config{Ports: gatewaytest.Ports(rt.Runtime, &gatewaytest.Catalog{}), Version: "test"}
 	cfg.Turns = rt
-	var own ws.Config
+	var doorConfig ws.Config
 	if change != nil {
-		change(&cfg, &own)
+		change(&cfg, &doorConfig)
 	}
-	door := ws.New(own)
+	door := ws.New(doorConfig)
 	cfg.Doors = []gateway.Door{door}
-	h := &house{Gateway: gatewaytest.Serve(t, cfg), t: t, rt: rt, door: door}
+	h := &server{Gateway: gatewaytest.Serve(t, cfg), t: t, rt: rt, door: door}
 	t.Cleanup(func() {
-		h.shutdown(patience)
+		h.shutdown(testTimeout)
 		require.Zero(t, rt.Followers(), "a follow outlived its socket")
 	})
 	return h
 }
 
-// shutdown ends the gateway, which ends its doors; it may be called again.
-func (h *house) shutdown(within time.Duration) {
+// shutdown shuts the gateway and its doors down. It may be called again.
+func (h *server) shutdown(within time.Duration) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.t.Context()), within)
 	defer cancel()
@@ -101,22 +101,22 @@ func (h *house) shutdown(within time.Duration) {
 }
 
 // begin starts a turn that the test drives.
-func (h *house) begin(id agent.TurnID) {
+func (h *server) begin(id agent.TurnID) {
 	h.t.Helper()
 	_, err := h.rt.Submit(h.t.Context(), agent.Envelope{Request: agent.TurnRequest{TurnID: id, Message: "x"}})
 	require.NoError(h.t, err)
 }
 
-func (h *house) url(query string) string { return "ws://" + h.HTTPAddr() + "/v1/ws" + query }
+func (h *server) url(query string) string { return "ws://" + h.HTTPAddr() + "/v1/ws" + query }
 
-// get is a REST call.
-func (h *house) get(path string) (int, string) {
+// get sends a REST request.
+func (h *server) get(path string) (int, string) {
 	h.t.Helper()
 	status, _, body := gatewaytest.Send(h.t, http.MethodGet, "http://"+h.HTTPAddr()+path, "")
 	return status, string(body)
 }
 
-// frame is a frame of the server as a client sees it.
+// frame is a frame from the server.
 type frame struct {
 	Type         string          `json:"type"`
 	ID           string          `json:"id"`
@@ -146,9 +146,9 @@ type client struct {
 	ctx context.Context // of the test
 }
 
-func (h *house) dial(query string) *client {
+func (h *server) dial(query string) *client {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*testTimeout)
 	h.t.Cleanup(cancel)
 	conn, resp, err := websocket.Dial(ctx, h.url(query), nil)
 	require.NoError(h.t, err)
@@ -171,7 +171,7 @@ func (c *client) next() *frame {
 	return parse(c.t, data)
 }
 
-// want reads the next frame, which is of a type.
+// want reads the next frame, which must have a type and an id.
 func (c *client) want(kind, id string) *frame {
 	c.t.Helper()
 	f := c.next()
@@ -180,8 +180,8 @@ func (c *client) want(kind, id string) *frame {
 	return f
 }
 
-// refused reads the next frame, which is an error.
-func (c *client) refused(id, kind, field string) *frame {
+// wantError reads the next frame, which must be an error.
+func (c *client) wantError(id, kind, field string) *frame {
 	c.t.Helper()
 	f := c.want("error", id)
 	require.Equal(c.t, kind, f.Error.Type, "%+v", f.Error)
@@ -189,8 +189,8 @@ func (c *client) refused(id, kind, field string) *frame {
 	return f
 }
 
-// closed reads until the server hangs up.
-func (c *client) closed() error {
+// closeError reads until the server closes the connection, and returns the error of the last read.
+func (c *client) closeError() error {
 	c.t.Helper()
 	for {
 		if _, _, err := c.Read(c.ctx); err != nil {
@@ -219,7 +219,7 @@ func TestTurn(t *testing.T) {
 	}
 	require.Equal(t, &frame{Type: "done", ID: "c1", TurnID: "turn-1"}, c.next())
 
-	// The events are what SSE sends, byte for byte.
+	// The events are the same bytes as those of SSE.
 	_, sse := h.get("/v1/turns/turn-1/events?tenant=acme")
 	for _, line := range data {
 		require.Contains(t, sse, "data: "+line+"\n")
@@ -231,14 +231,14 @@ func TestTurn(t *testing.T) {
 	require.Equal(t, "ws", e.Request.Channel)
 	require.Equal(t, "acme", e.Request.Context.Tenant)
 
-	// The same key joins the same turn, from where the client is.
+	// The same key joins the same turn, and after_index skips the events that the client has.
 	c.send(`{"type":"turn","id":"c1","after_index":4,"request":{"message":"hi","idempotency_key":"k"}}`)
 	require.True(t, c.want("accepted", "c1").Joined)
 	last := c.want("event", "c1").event(t)
 	require.True(t, last.Terminal())
 	c.want("done", "c1")
 
-	// The offset is of no use to a turn that is new.
+	// A new turn ignores after_index.
 	c.send(`{"type":"turn","id":"c1","after_index":4,"request":{"message":"hi"}}`)
 	require.False(t, c.want("accepted", "c1").Joined)
 	first := c.want("event", "c1").event(t)
@@ -264,10 +264,10 @@ func TestResume(t *testing.T) {
 		c := h.dial(query)
 		id := ""
 		if query == "" {
-			id = "again"
-			c.send(`{"type":"follow","id":"again","turn_id":"t","after_index":%d}`, seen)
+			id = "f"
+			c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":%d}`, seen)
 		}
-		for range 37 { // then leave in the middle
+		for range 37 { // then disconnect before the end
 			f := c.want("event", id)
 			e := f.event(t)
 			seen++
@@ -281,13 +281,13 @@ func TestResume(t *testing.T) {
 		}
 		require.NoError(t, c.CloseNow())
 	}
-	// At or behind the end nothing will ever come.
+	// A follow at or after the last event ends at once.
 	c := h.dial("")
 	for _, after := range []int64{events, events + 1, 1 << 62} {
 		c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":%d}`, after)
 		c.want("done", "f")
 	}
-	require.Eventually(t, func() bool { return h.rt.Followers() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.rt.Followers() == 0 }, testTimeout, time.Millisecond)
 }
 
 func TestQuery(t *testing.T) {
@@ -304,11 +304,11 @@ func TestQuery(t *testing.T) {
 		"?turn_id=t&after_index=9223372036854775808": "after_index",
 	} {
 		c := h.dial(query)
-		c.refused("", "invalid", field)
+		c.wantError("", "invalid", field)
 		c.send(`{"type":"ping"}`)
 		c.want("pong", "")
 	}
-	h.dial("?turn_id=nope").refused("", "not_found", "")
+	h.dial("?turn_id=nope").wantError("", "not_found", "")
 }
 
 func TestGap(t *testing.T) {
@@ -319,17 +319,17 @@ func TestGap(t *testing.T) {
 	c := h.dial("")
 	for _, after := range []int{0, 1} {
 		c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":%d}`, after)
-		require.Equal(t, agent.TurnID("t"), c.refused("f", "gap", "").TurnID)
+		require.Equal(t, agent.TurnID("t"), c.wantError("f", "gap", "").TurnID)
 	}
 	c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":2}`)
 	third := c.want("event", "f").event(t)
 	require.Equal(t, int64(3), third.Meta.EventIndex)
 	h.rt.Expire(9)
 	h.rt.Emit("t", gatewaytest.Token("d"))
-	c.refused("f", "gap", "")
+	c.wantError("f", "gap", "")
 }
 
-func TestDecideOnTheSameSocket(t *testing.T) {
+func TestDecide(t *testing.T) {
 	h := open(t, nil)
 	approval := &agent.Approval{ApprovalID: "a1", CallID: "call", ToolName: "send_mail", Args: json.RawMessage(`{"to":"x"}`)}
 	h.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
@@ -353,20 +353,20 @@ func TestDecideOnTheSameSocket(t *testing.T) {
 	c.want("event", "c1")
 
 	c.send(`{"type":"decide","id":"c2","turn_id":"turn-1","decision":{"approval_id":"a2","decision":"approve","by":"ops"}}`)
-	c.refused("c2", "not_found", "approval_id")
+	c.wantError("c2", "not_found", "approval_id")
 	c.send(`{"type":"decide","id":"c2","turn_id":"turn-1","decision":{"approval_id":"a1","decision":"maybe","by":"ops"}}`)
-	c.refused("c2", "invalid", "decision")
+	c.wantError("c2", "invalid", "decision")
 	c.send(`{"type":"decide","id":"c2","turn_id":"nope","decision":{"approval_id":"a1","decision":"approve","by":"ops"}}`)
-	c.refused("c2", "not_found", "")
+	c.wantError("c2", "not_found", "")
 	c.send(`{"type":"decide","id":"c2","turn_id":"turn-1","decision":{"approval_id":"a1","decision":"approve","by":"ops","remember":true}}`)
-	answered, done := false, false
-	for !answered || !done { // the answer and the events are not ordered among each other
+	isAnswered, isDone := false, false
+	for !isAnswered || !isDone { // the answer may come before or after an event
 		switch f := c.next(); f.Type {
 		case "ok":
 			require.Equal(t, &frame{Type: "ok", ID: "c2", TurnID: "turn-1"}, f)
-			answered = true
+			isAnswered = true
 		case "done":
-			done = true
+			isDone = true
 		default:
 			require.Equal(t, "event", f.Type)
 		}
@@ -390,7 +390,7 @@ func TestCalls(t *testing.T) {
 	c.want("ok", "2")
 	require.JSONEq(t, `{"a":[1]}`, string(provided.Result))
 	c.send(`{"type":"provide","id":"3","turn_id":"t","provided":{"tool_call_id":"x"}}`)
-	c.refused("3", "invalid", "result")
+	c.wantError("3", "invalid", "result")
 	c.send(`{"type":"message","id":"4","turn_id":"t","request":{"message":"and then?"}}`)
 	m := c.want("accepted", "4")
 	require.Equal(t, 1, *m.Position)
@@ -410,14 +410,14 @@ func TestCalls(t *testing.T) {
 
 	for _, kind := range []string{"cancel", "get", "follow"} {
 		c.send(`{"type":%q,"id":"6","turn_id":"nope"}`, kind)
-		c.refused("6", "not_found", "")
+		c.wantError("6", "not_found", "")
 	}
 	c.send(`{"type":"ping","id":"p"}`)
 	c.want("pong", "p")
 	c.send(`{"type":"turn","id":"7","request":{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}}`)
-	c.refused("7", "invalid", "stream_to")
+	c.wantError("7", "invalid", "stream_to")
 	c.send(`{"type":"message","id":"7","turn_id":"t","request":{"message":"x","stream_to":{"workflow_id":"w","signal":"s"}}}`)
-	c.refused("7", "invalid", "stream_to")
+	c.wantError("7", "invalid", "stream_to")
 }
 
 func TestHandshake(t *testing.T) {
@@ -437,24 +437,24 @@ func TestHandshake(t *testing.T) {
 	_, code = try(http.Header{"Origin": {"https://evil.example"}})
 	require.Equal(t, http.StatusForbidden, code)
 	_, code = try(http.Header{"Origin": {"http://localhost:3000"}})
-	require.Equal(t, http.StatusSwitchingProtocols, code, "the gateway's list counts, not the library's")
+	require.Equal(t, http.StatusSwitchingProtocols, code, "an origin that the gateway allows and the library would refuse")
 	got, _ := try(nil, "other", "turnstone.v1")
 	require.Equal(t, "turnstone.v1", got)
 	got, code = try(nil, "other")
 	require.Empty(t, got)
 	require.Equal(t, http.StatusSwitchingProtocols, code)
 
-	// No compression, whoever asks.
+	// shakeHands asks for compression, and checks that the server does not accept it.
 	conn, err := net.Dial("tcp", h.HTTPAddr())
 	require.NoError(t, err)
 	defer conn.Close()
 	require.Contains(t, shakeHands(t, conn), "101 Switching Protocols")
 }
 
-// shakeHands opens a WebSocket by hand and returns the head of the answer.
+// shakeHands sends the handshake of a WebSocket and returns the header of the response.
 func shakeHands(t *testing.T, conn net.Conn) string {
 	t.Helper()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(2*patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*testTimeout)))
 	_, err := io.WriteString(conn, "GET /v1/ws HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
 	require.NoError(t, err)

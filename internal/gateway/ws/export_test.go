@@ -1,6 +1,6 @@
 package ws
 
-// Decode is decode for the fuzz test: the id and the type of a frame.
+// Decode returns the id and the type of a frame, or the error of decode.
 func Decode(data []byte) (id, kind string, err error) {
 	r, err := decode(data)
 	return r.ID, r.Type, err

@@ -8,18 +8,19 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway"
 )
 
-// beginFollow starts a follow, and for a frame of type turn the turn before it. Its last frame is done, ok (unfollow) or error.
+// beginFollow starts to follow a turn. For a frame of type turn, it submits the turn first. The last frame of a follow is done, ok (after unfollow)
+// or error.
 func (s *socket) beginFollow(r *request, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.follows); n >= s.door.cfg.Follows {
-		return tooMuch(int64(n), "follows")
+		return limitReached(int64(n), "follows")
 	}
-	leave, err := s.v.Enter() // before anything else: a refusal must mean that nothing runs
+	leave, err := s.v.Enter() // before the turn is submitted, so that a refused frame starts no turn
 	if err != nil {
 		return err
 	}
-	if err := s.hold(r, size); err != nil {
+	if err := s.reserve(r, size); err != nil {
 		leave()
 		return err
 	}
@@ -29,11 +30,11 @@ func (s *socket) beginFollow(r *request, size int64) error {
 	if r.AfterIndex != nil {
 		f.after = *r.AfterIndex
 	}
-	find := f.find
+	begin := f.find
 	if r.Type == typeTurn {
-		ready, next := s.lineUp(r)
+		ready, next := s.enqueue(r)
 		request := r.Request
-		find = func() (gateway.TurnView, error) {
+		begin = func() (gateway.TurnView, error) {
 			defer next()
 			if err := s.wait(ready); err != nil {
 				return gateway.TurnView{}, err
@@ -44,19 +45,19 @@ func (s *socket) beginFollow(r *request, size int64) error {
 	s.work.Go(func() {
 		defer cancel(nil)
 		var v gateway.TurnView
-		err := recoverPanic(func() (err error) { v, err = find(); return err })
-		find = nil // it holds the request, and a follow may be long
+		err := recoverPanic(func() (err error) { v, err = begin(); return err })
+		begin = nil // it refers to the request, which is not needed while the turn is followed
 		s.release(size)
 		if err == nil {
 			err = recoverPanic(func() error { return f.run(ctx, &v) })
 		}
 		leave()
-		f.over(err)
+		f.finish(err)
 	})
 	return nil
 }
 
-// unfollow ends a follow: what ends it is answered in the order of its events.
+// unfollow ends a follow. The follow's own last frame is the answer.
 func (s *socket) unfollow(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +78,7 @@ type follow struct {
 	after int64
 }
 
-// submit starts a turn and says so.
+// submit submits the turn and sends the frame accepted.
 func (f *follow) submit(r *agent.TurnRequest) (gateway.TurnView, error) {
 	receipt, err := f.v.Submit(f.ctx, channel, r)
 	if err != nil {
@@ -90,17 +91,17 @@ func (f *follow) submit(r *agent.TurnRequest) (gateway.TurnView, error) {
 	if receipt.Joined {
 		return f.find()
 	}
-	f.after = 0 // a new turn has no past to skip
+	f.after = 0 // the offset of the frame is for a turn that existed before
 	return gateway.TurnView{TurnID: receipt.TurnID}, nil
 }
 
-// find looks up the turn to follow.
+// find returns the turn to follow.
 func (f *follow) find() (gateway.TurnView, error) { return f.v.Turn(f.ctx, f.turn) }
 
-// run sends the events of a turn until its end, which is no error.
+// run sends the turn's events to the last one, after which it returns nil.
 func (f *follow) run(ctx context.Context, v *gateway.TurnView) error {
-	over, err := gateway.Resumable(v, f.after)
-	if over || err != nil {
+	hasEnded, err := gateway.Resumable(v, f.after)
+	if hasEnded || err != nil {
 		return err
 	}
 	for e, err := range f.v.Follow(ctx, v.TurnID, f.after) {
@@ -120,8 +121,8 @@ func (f *follow) run(ctx context.Context, v *gateway.TurnView) error {
 	return agent.Errorf(agent.CodeUnavailable, "", "the events of turn %s ended before the turn: follow it again", v.TurnID)
 }
 
-// over frees the id and sends the last frame that bears it. The turn id tells it from the error of another frame.
-func (f *follow) over(err error) {
+// finish frees the id and sends the last frame of the follow. Its turn id distinguishes it from the error of another frame with the same id.
+func (f *follow) finish(err error) {
 	f.mu.Lock()
 	delete(f.follows, f.id)
 	f.mu.Unlock()

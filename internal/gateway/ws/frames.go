@@ -12,10 +12,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// request is a frame of a client. Which members it may have, and must have, its type says.
+// request is a frame of a client. Its type determines which other members it may and must have.
 type request struct {
 	Type       string                `json:"type"`
-	ID         string                `json:"id"` // the client's own; what answers the frame bears it
+	ID         string                `json:"id"` // chosen by the client, and repeated in the answers
 	TurnID     agent.TurnID          `json:"turn_id"`
 	AfterIndex *int64                `json:"after_index"`
 	Request    *agent.TurnRequest    `json:"request"`
@@ -38,84 +38,72 @@ const (
 	typePing     = "ping"
 )
 
-// kind is a type of frame with its members besides type and id. What its sender must be allowed is not here: [gateway.Call] asks.
-type kind struct {
-	name  string
-	needs []string
-	takes []string
+// frameType is a type of frame with its members besides type and id.
+type frameType struct {
+	name     string
+	required []string
+	optional []string
 }
 
-// kinds lists the types.
+// frameTypes lists the types of frames that clients send.
 //
-//nolint:gochecknoglobals // a constant in all but syntax
-var kinds = [...]kind{
-	{name: typeTurn, needs: []string{"request"}, takes: []string{"after_index"}},
-	{name: typeFollow, needs: []string{"turn_id"}, takes: []string{"after_index"}},
+//nolint:gochecknoglobals // nothing changes it
+var frameTypes = []frameType{
+	{name: typeTurn, required: []string{"request"}, optional: []string{"after_index"}},
+	{name: typeFollow, required: []string{"turn_id"}, optional: []string{"after_index"}},
 	{name: typeUnfollow},
-	{name: typeGet, needs: []string{"turn_id"}},
-	{name: typeMessage, needs: []string{"turn_id", "request"}},
-	{name: typeDecide, needs: []string{"turn_id", "decision"}},
-	{name: typeProvide, needs: []string{"turn_id", "provided"}},
-	{name: typeCancel, needs: []string{"turn_id"}, takes: []string{"reason", "by"}},
+	{name: typeGet, required: []string{"turn_id"}},
+	{name: typeMessage, required: []string{"turn_id", "request"}},
+	{name: typeDecide, required: []string{"turn_id", "decision"}},
+	{name: typeProvide, required: []string{"turn_id", "provided"}},
+	{name: typeCancel, required: []string{"turn_id"}, optional: []string{"reason", "by"}},
 	{name: typePing},
 }
 
-func kindOf(name string) *kind {
-	for i := range kinds {
-		if kinds[i].name == name {
-			return &kinds[i]
-		}
-	}
-	return nil
-}
-
-// Bounds of what a client may call things, in bytes.
+// Limits of names that a client chooses, in bytes.
 const (
-	maxID   = 128
-	maxPath = 256 // of a field in an error
+	maxIDBytes    = 128
+	maxFieldBytes = 256 // of a field in an error
 )
 
-// decode reads a frame strictly. The request that comes with an error holds the id at best, so that its sender knows which frame was
-// meant.
+// decode decodes and checks a frame. The request that it returns with an error has at most the id, for the error frame.
 func decode(data []byte) (*request, error) {
 	var r request
 	if err := strictjson.Decode(data, &r); err != nil {
-		var head struct {
+		var withID struct {
 			ID string `json:"id"`
 		}
-		if !utf8.Valid(data) || json.Unmarshal(data, &head) != nil || len(head.ID) > maxID {
-			head.ID = ""
+		if !utf8.Valid(data) || json.Unmarshal(data, &withID) != nil || len(withID.ID) > maxIDBytes {
+			withID.ID = ""
 		}
-		return &request{ID: head.ID}, ofRequest(err)
+		return &request{ID: withID.ID}, shortenField(err)
 	}
-	if len(r.ID) > maxID {
-		return &request{}, agent.Invalid("id", "is longer than %d bytes", maxID)
+	if len(r.ID) > maxIDBytes {
+		return &request{}, agent.Invalid("id", "is longer than %d bytes", maxIDBytes)
 	}
 	return &r, r.check()
 }
 
-// check checks the shape of a frame; what its request says is for others to judge.
+// check checks that a frame has the members of its type. It does not check their values, except after_index.
 func (r *request) check() error {
-	k := kindOf(r.Type)
+	i := slices.IndexFunc(frameTypes, func(t frameType) bool { return t.name == r.Type })
 	switch {
 	case r.Type == "":
 		return agent.Invalid("type", "is missing: want one of %s", allTypes())
-	case k == nil:
+	case i < 0:
 		return agent.Invalid("type", "want one of %s, got %.60q", allTypes(), r.Type)
-	case r.ID == "" && r.Type != typePing && r.Type != typeUnfollow: // one of the query has the id ""
-		return agent.Invalid("id", "is empty: choose one, the answers bear it")
+	case r.ID == "" && r.Type != typePing && r.Type != typeUnfollow: // the follow of the URL has the id ""
+		return agent.Invalid("id", "is empty: choose an id, which the answers will have")
 	}
+	t := &frameTypes[i]
 	for _, m := range r.members() {
-		if !m.given {
-			continue
-		}
-		if !slices.Contains(k.needs, m.name) && !slices.Contains(k.takes, m.name) {
-			return agent.Invalid(m.name, "a frame of type %s has no such member", k.name)
+		if m.isSet && !slices.Contains(t.required, m.name) && !slices.Contains(t.optional, m.name) {
+			return agent.Invalid(m.name, "a frame of type %s has no such member", t.name)
 		}
 	}
 	for _, m := range r.members() {
-		if !m.given && slices.Contains(k.needs, m.name) {
-			return agent.Invalid(m.name, "is missing: a frame of type %s needs it", k.name)
+		if !m.isSet && slices.Contains(t.required, m.name) {
+			return agent.Invalid(m.name, "is missing: a frame of type %s needs it", t.name)
 		}
 	}
 	if r.AfterIndex != nil && *r.AfterIndex < 0 {
@@ -124,9 +112,10 @@ func (r *request) check() error {
 	return nil
 }
 
+// member is a member of a frame besides type and id.
 type member struct {
 	name  string
-	given bool
+	isSet bool
 }
 
 func (r *request) members() []member {
@@ -142,29 +131,29 @@ func (r *request) members() []member {
 }
 
 func allTypes() string {
-	all := make([]string, len(kinds))
-	for i := range kinds {
-		all[i] = kinds[i].name
+	names := make([]string, len(frameTypes))
+	for i := range frameTypes {
+		names[i] = frameTypes[i].name
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(names, ", ")
 }
 
-// ofRequest names a field of a request, decision or result as every other door does, without the member that carries it, and lets nobody
-// choose how long its name is.
-func ofRequest(err error) error {
-	var known *agent.Error
-	if !errors.As(err, &known) {
+// shortenField returns err with the field that the other doors name: without the frame's member request, decision or provided before it. A field
+// that is too long is cut.
+func shortenField(err error) error {
+	original, ok := errors.AsType[*agent.Error](err)
+	if !ok {
 		return err
 	}
-	e := *known
-	for _, carrier := range []string{"request", "decision", "provided"} {
-		if inner, ok := strings.CutPrefix(e.Field, carrier+"."); ok {
-			e.Field = inner
+	e := *original
+	for _, prefix := range []string{"request.", "decision.", "provided."} {
+		if field, ok := strings.CutPrefix(e.Field, prefix); ok {
+			e.Field = field
 			break
 		}
 	}
-	if len(e.Field) > maxPath {
-		return agent.Invalid(clip.Bytes(e.Field, maxPath), "is no field of ours")
+	if len(e.Field) > maxFieldBytes {
+		return agent.Invalid(clip.Bytes(e.Field, maxFieldBytes), "unknown field")
 	}
 	return &e
 }
@@ -183,14 +172,14 @@ const (
 // reply is a frame of the server.
 type reply struct {
 	Type         string          `json:"type"`
-	ID           string          `json:"id"` // of the frame that it answers; empty when that could not be read
+	ID           string          `json:"id"` // of the client's frame; "" if it could not be read
 	TurnID       agent.TurnID    `json:"turn_id,omitempty"`
 	SessionID    agent.SessionID `json:"session_id,omitempty"`
 	StreamID     string          `json:"stream_id,omitempty"`
-	Joined       bool            `json:"joined,omitempty"`   // accepted: the turn was there already
-	Position     *int            `json:"position,omitempty"` // accepted, of a message: 0 runs at once, 1 is next in line
+	Joined       bool            `json:"joined,omitempty"`   // in accepted: whether the turn existed before
+	Position     *int            `json:"position,omitempty"` // in accepted, for a message: how many turns of the session are before it
 	Event        *agent.Event    `json:"event,omitempty"`
 	Turn         any             `json:"turn,omitempty"`
 	Error        *agent.Failure  `json:"error,omitempty"`
-	RetryAfterMS int64           `json:"retry_after_ms,omitempty"` // error: when the same frame makes sense again
+	RetryAfterMS int64           `json:"retry_after_ms,omitempty"` // in error: after which the same frame may be accepted
 }

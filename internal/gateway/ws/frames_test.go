@@ -60,37 +60,37 @@ func TestMalformedFrames(t *testing.T) {
 		`{"type":"provide","id":"a","turn_id":"t","provided":{"tool_call_id":1}}`:         {"a", "tool_call_id", "want a string, got a number"},
 		`{"type":"provide","id":"a","turn_id":"t","provided":{"tool_call_id":""}}`:        {"a", "tool_call_id", "is empty"},
 		`{"type":"cancel","id":"a","turn_id":"t","reason":{}}`:                            {"a", "reason", "want a string, got an object"},
-		`{"type":"ping","` + strings.Repeat("ü", 300) + `":1}`:                            {"", strings.Repeat("ü", 128) + "…", "no field of ours"},
+		`{"type":"ping","` + strings.Repeat("ü", 300) + `":1}`:                            {"", strings.Repeat("ü", 128) + "…", "unknown field"},
 		`{"type":"ping","id":"` + "\xff" + `"}`:                                           {"", "id", "malformed JSON"},
 		`{"type":"turn","id":"a","request":` + strings.Repeat(`{"context":`, 3) + `1}}}}`: {"a", "context.context", "unknown field"},
 	} {
 		c.send("%s", in)
-		f := c.refused(want.id, "invalid", want.field)
+		f := c.wantError(want.id, "invalid", want.field)
 		require.Contains(t, f.Error.Message, want.message, "%s", in)
 		require.False(t, f.Error.Retryable)
 	}
 	require.NoError(t, c.Write(c.ctx, websocket.MessageBinary, []byte(`{"type":"ping"}`)))
-	c.refused("", "invalid", "")
+	c.wantError("", "invalid", "")
 	c.send(`{"type":"ping","id":"still here"}`)
 	c.want("pong", "still here")
-	require.Len(t, h.rt.Submitted(), 1, "no turn but the first")
+	require.Len(t, h.rt.Submitted(), 1, "the refused frames started no turn")
 }
 
-// The frames that docs/reference/websocket.md shows are frames.
-func TestFramesOfThePage(t *testing.T) {
+// The frames in docs/reference/websocket.md are valid.
+func TestDocumentedFrames(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/reference/websocket.md")
 	require.NoError(t, err)
 	_, block, found := strings.Cut(string(page), "## What a client sends\n\n```json\n")
 	require.True(t, found)
 	block, _, found = strings.Cut(block, "\n```\n")
 	require.True(t, found)
-	shown := map[string]bool{}
+	documented := map[string]bool{}
 	for line := range strings.Lines(block) {
 		_, kind, err := ws.Decode([]byte(line))
 		require.NoError(t, err, line)
-		shown[kind] = true
+		documented[kind] = true
 	}
-	require.Len(t, shown, 9, "every type")
+	require.Len(t, documented, 9, "every type")
 }
 
 func TestHugeFrame(t *testing.T) {
@@ -104,11 +104,11 @@ func TestHugeFrame(t *testing.T) {
 	for _, size := range []int{1, 1 << 20} {
 		c := h.dial("?turn_id=t")
 		c.send("%s", fits+strings.Repeat(" ", size))
-		c.refused("", "overflow", "")
-		end := c.refused("", "unavailable", "")
-		require.Equal(t, agent.TurnID("t"), end.TurnID, "the follow ends, too")
-		require.True(t, end.Error.Retryable, "by no fault of its own")
-		require.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(c.closed()))
+		c.wantError("", "overflow", "")
+		end := c.wantError("", "unavailable", "")
+		require.Equal(t, agent.TurnID("t"), end.TurnID, "the last frame of the follow")
+		require.True(t, end.Error.Retryable, "the follow itself did not fail")
+		require.Equal(t, websocket.StatusMessageTooBig, websocket.CloseStatus(c.closeError()))
 	}
 	c.send(`{"type":"ping"}`)
 	c.want("pong", "")
@@ -119,9 +119,9 @@ func TestSlowFrame(t *testing.T) {
 	c := h.dial("")
 	w, err := c.Writer(c.ctx, websocket.MessageText)
 	require.NoError(t, err)
-	_, err = w.Write([]byte(`{"type":` + strings.Repeat(" ", 10_000))) // more than the client gathers before it sends
+	_, err = w.Write([]byte(`{"type":` + strings.Repeat(" ", 10_000))) // more than the client buffers
 	require.NoError(t, err)
-	require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(c.closed()))
+	require.Equal(t, websocket.StatusPolicyViolation, websocket.CloseStatus(c.closeError()))
 }
 
 func FuzzDecode(f *testing.F) {

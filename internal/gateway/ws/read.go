@@ -12,22 +12,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// errBinary refuses what is no text frame.
-var errBinary = agent.Invalid("", "want text frames that hold one JSON object each, got a binary one")
+// errBinary is the error for a binary frame.
+var errBinary = agent.Invalid("", "want text frames with one JSON object each, got a binary frame")
 
-// read reads frames until the client is gone. It also has to read for pings, pongs and the close handshake to work.
+// read reads frames until the client has disconnected. The library handles pings, pongs and the close handshake while it reads.
 func (s *socket) read() {
 	for {
-		data, err := s.next()
+		data, err := s.readFrame()
 		switch {
 		case err == nil:
-			s.take(data)
+			s.handleFrame(data)
 		case errors.Is(err, errBinary):
 			s.fail("", err)
 		case agent.CodeOf(err) == agent.CodeOverflow:
 			s.fail("", err)
-			s.end(errLarge)
-			<-s.ctx.Done() // the rest of the frame is the close handshake's to throw away
+			s.closeGracefully(errLarge)
+			<-s.ctx.Done() // the close handshake discards the remaining bytes of the frame
 			return
 		default:
 			return
@@ -35,18 +35,18 @@ func (s *socket) read() {
 	}
 }
 
-// next reads one frame within its bounds of size and time.
-func (s *socket) next() ([]byte, error) {
-	s.reading.Store(true)
+// readFrame reads one frame, with limits of size and time.
+func (s *socket) readFrame() ([]byte, error) {
+	s.isReading.Store(true)
 	typ, r, err := s.conn.Reader(s.ctx)
-	s.reading.Store(false)
+	s.isReading.Store(false)
 	if err != nil {
-		return nil, err // whatever it says, the client is gone
+		return nil, err // the client has disconnected
 	}
 	s.lifeSigns.Add(1)
 	l := s.v.Limits()
-	slow := time.AfterFunc(l.ReadTimeout, func() { s.end(errSlow) })
-	defer slow.Stop()
+	timer := time.AfterFunc(l.ReadTimeout, func() { s.closeGracefully(errSlow) })
+	defer timer.Stop()
 	data, err := io.ReadAll(io.LimitReader(r, l.BodyBytes+1))
 	switch {
 	case err != nil:
@@ -59,8 +59,8 @@ func (s *socket) next() ([]byte, error) {
 	return data, nil
 }
 
-// take works on one frame, in the background where that may take a while.
-func (s *socket) take(data []byte) {
+// handleFrame answers one frame, or starts a goroutine that does.
+func (s *socket) handleFrame(data []byte) {
 	r, err := decode(data)
 	if err == nil {
 		err = s.begin(r, int64(len(data)))
@@ -70,7 +70,7 @@ func (s *socket) take(data []byte) {
 	}
 }
 
-// refuse answers a frame that nobody works on. Were a follow of the same id told, its client would take it for the follow's end.
+// refuse sends an error for a frame. If a follow has the frame's id, the error has no id, so that the client does not take it for the end of the follow.
 func (s *socket) refuse(id string, err error) {
 	s.mu.Lock()
 	if s.follows[id] != nil {
@@ -80,8 +80,8 @@ func (s *socket) refuse(id string, err error) {
 	s.fail(id, err)
 }
 
-// followQuery is the follow that the URL asks for, ?turn_id=…&after_index=…, under the id "". Its errors are frames: a browser does not
-// show the answer to a handshake that is refused.
+// followQuery starts the follow that the URL asks for, ?turn_id=…&after_index=…, with the id "". Its errors are sent as frames, because a browser
+// does not show the response to a refused handshake.
 func (s *socket) followQuery(q url.Values) error {
 	id, index := q.Get("turn_id"), q.Get("after_index")
 	if id == "" && index == "" {
@@ -91,7 +91,7 @@ func (s *socket) followQuery(q url.Values) error {
 	after, err := strconv.ParseInt(index, 10, 64)
 	switch {
 	case id == "":
-		return agent.Invalid("turn_id", "is missing: after_index is of a turn")
+		return agent.Invalid("turn_id", "is missing: after_index is an index of its events")
 	case index != "" && (err != nil || after < 0):
 		return agent.Invalid("after_index", "want a whole number of 0 or more, got %.60q", index)
 	}

@@ -24,35 +24,35 @@ type socket struct {
 	conn *websocket.Conn
 	log  *zap.Logger
 
-	ctx  context.Context // the socket's life: everything of it ends with it
-	cut  context.CancelFunc
-	open context.Context // until the socket is to end gently; its cause says why
-	end  context.CancelCauseFunc
+	ctx             context.Context // ends when the socket does
+	cancel          context.CancelFunc
+	open            context.Context         // ends when the socket begins to close gracefully; its cause is the reason
+	closeGracefully context.CancelCauseFunc // cancels open
 
-	out     chan outgoing // frames that wait for the writer
-	finish  chan struct{} // closed: nothing comes any more but refusals
-	written chan struct{} // closed: nobody writes any more
+	out     chan outgoing // frames for the writer
+	finish  chan struct{} // closed when no more answers or events will be sent
+	written chan struct{} // closed when the writer has ended
 
-	lifeSigns atomic.Int64 // of the client, counted
-	reading   atomic.Bool  // the reader waits for the client, and for nothing else
-	writing   atomic.Bool  // the writer waits for the client to take a frame
+	lifeSigns atomic.Int64 // counts frames, pings and pongs of the client
+	isReading atomic.Bool  // whether the reader waits for the first byte of a frame
+	isWriting atomic.Bool  // whether the writer waits for the client to take a frame
 
-	work sync.WaitGroup // follows, and requests in flight
+	work sync.WaitGroup // counts follows and requests in flight
 
-	mu       sync.Mutex
-	follows  map[string]context.CancelCauseFunc
-	requests int
-	held     int64                    // bytes of frames that are worked on
-	tails    map[string]chan struct{} // of the queues in which messages wait for the one before
+	mu            sync.Mutex
+	follows       map[string]context.CancelCauseFunc // by id of the frame
+	requests      int                                // in flight
+	bytesInFlight int64                              // of requests
+	tails         map[string]chan struct{}           // by queue: closed when its last message was answered; see enqueue
 }
 
-// outgoing is a frame on its way to the writer.
+// outgoing is a frame for the writer.
 type outgoing struct {
-	data  []byte
-	taken func() // called before it is written, where something waits for its turn; may be nil
+	data        []byte
+	beforeWrite func() // nil: nothing to do
 }
 
-// newSocket prepares a socket whose connection is yet to come. Release it whatever happens.
+// newSocket returns a socket without a connection. The caller must call release.
 func newSocket(ctx context.Context, d *Door, v *gateway.Call) (s *socket, release func()) {
 	l := v.Limits()
 	s = &socket{
@@ -60,54 +60,54 @@ func newSocket(ctx context.Context, d *Door, v *gateway.Call) (s *socket, releas
 		out: make(chan outgoing, l.StreamBuffer), finish: make(chan struct{}), written: make(chan struct{}),
 		follows: map[string]context.CancelCauseFunc{}, tails: map[string]chan struct{}{},
 	}
-	// Not the request's own context: what becomes of that once a connection is taken over is nobody's promise.
-	s.ctx, s.cut = context.WithCancel(context.WithoutCancel(ctx))
-	closing, stop := v.StreamContext(s.ctx)
-	s.open, s.end = context.WithCancelCause(closing)
+	// The context of the request is not used, because net/http does not define when it ends after the connection was hijacked.
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	gatewayOpen, stop := v.StreamContext(s.ctx)
+	s.open, s.closeGracefully = context.WithCancelCause(gatewayOpen)
 	return s, func() {
-		s.end(nil)
+		s.closeGracefully(nil)
 		stop()
-		s.cut()
+		s.cancel()
 	}
 }
 
-// run serves a connection until it is over.
-func (s *socket) run(conn *websocket.Conn, wire net.Conn, query url.Values, badQuery error) {
+// run serves a connection until it has ended. queryErr is the error of the URL's query, if any.
+func (s *socket) run(conn *websocket.Conn, netConn net.Conn, query url.Values, queryErr error) {
 	s.conn = conn
-	conn.SetReadLimit(-1)                                                 // read.go has a bound of its own, to say so before it hangs up
-	context.AfterFunc(s.ctx, func() { _ = wire.Close() })                 // also in the middle of a read, a write, a close handshake
-	defer func() { _ = conn.CloseNow() }()                                // nothing is left to tell
-	old := time.AfterFunc(s.door.cfg.MaxAge, func() { s.end(errTooOld) }) // and every follow with it
-	defer old.Stop()
+	conn.SetReadLimit(-1)                                    // readFrame has a limit, and sends an error when it is exceeded
+	context.AfterFunc(s.ctx, func() { _ = netConn.Close() }) // interrupts a read, a write and a close handshake
+	defer func() { _ = conn.CloseNow() }()
+	maxAge := time.AfterFunc(s.door.cfg.MaxAge, func() { s.closeGracefully(errTooOld) })
+	defer maxAge.Stop()
 
-	var own sync.WaitGroup
-	gone := make(chan struct{})
-	own.Go(func() {
-		defer close(gone)
-		if badQuery == nil {
-			badQuery = s.followQuery(query)
+	var loops sync.WaitGroup
+	disconnected := make(chan struct{})
+	loops.Go(func() {
+		defer close(disconnected)
+		if queryErr == nil {
+			queryErr = s.followQuery(query)
 		}
-		if badQuery != nil {
-			s.fail("", badQuery)
+		if queryErr != nil {
+			s.fail("", queryErr)
 		}
 		s.read()
 	})
-	own.Go(s.write)
-	own.Go(s.keepAlive)
+	loops.Go(s.write)
+	loops.Go(s.keepAlive)
 	select {
-	case <-gone:
+	case <-disconnected:
 	case <-s.open.Done():
-		s.leave(gone)
+		s.drain(disconnected)
 	}
-	s.cut()
+	s.cancel()
 	s.work.Wait()
-	own.Wait()
+	loops.Wait()
 }
 
-// leave ends a socket gently: what runs comes to its end, what waits is written, and the close frame says why.
-func (s *socket) leave(gone <-chan struct{}) {
+// drain waits until the follows and requests have ended and their frames are written, and then sends the close frame.
+func (s *socket) drain(disconnected <-chan struct{}) {
 	idle := make(chan struct{})
-	s.mu.Lock() // hold refuses new work now, and what it let pass has begun
+	s.mu.Lock() // reserve refuses new work from now on, and accepted work has been added to s.work
 	go func() {
 		s.work.Wait() // ends with s.ctx at the latest
 		close(idle)
@@ -115,40 +115,40 @@ func (s *socket) leave(gone <-chan struct{}) {
 	s.mu.Unlock()
 	select {
 	case <-idle:
-	case <-gone:
+	case <-disconnected:
 		return
 	}
 	close(s.finish)
 	<-s.written
-	bye := errRestart
-	if s.revoked() != nil {
-		bye = &closeReason{code: statusUnauthenticated, reason: "unauthenticated"}
+	reason := errRestart // if the gateway has closed
+	if s.revocation() != nil {
+		reason = &closeReason{code: statusUnauthenticated, reason: "unauthenticated"}
 	}
-	_ = errors.As(context.Cause(s.open), &bye) // else the gateway's own
-	_ = s.conn.Close(bye.code, bye.reason)     // within ten seconds; a client that says nothing is gone
+	_ = errors.As(context.Cause(s.open), &reason)
+	_ = s.conn.Close(reason.code, reason.reason) // waits up to ten seconds for the client's close frame
 }
 
-// revoked is why nothing may begin any more: the credential does not hold. What waits for its turn asks before it begins.
-func (s *socket) revoked() error {
+// revocation returns the error of a socket whose credential was revoked, or nil. Queued messages check it before they begin.
+func (s *socket) revocation() error {
 	if cause := context.Cause(s.open); agent.CodeOf(cause) == agent.CodeUnauthenticated {
 		return cause
 	}
 	return nil
 }
 
-// send queues a frame behind those that wait. It waits for room, which the client makes by reading; false: the socket is over.
+// send queues a frame for the writer. It waits while the queue is full, and returns false if the socket has ended.
 func (s *socket) send(r *reply) bool { return s.sendThen(r, nil) }
 
-// sendThen is send, and calls taken when the frame's turn has come, before the client can have it.
-func (s *socket) sendThen(r *reply, taken func()) bool {
+// sendThen is send with a function that the writer calls before it writes the frame.
+func (s *socket) sendThen(r *reply, beforeWrite func()) bool {
 	data, err := gateway.EncodeJSON(r)
 	if err != nil {
 		s.log.Error("encode WebSocket frame", zap.String("type", r.Type), zap.String("frame", r.ID), zap.Error(err))
-		s.cut() // what comes next must not hide that a frame is missing
+		s.cancel() // the client must notice that a frame is missing
 		return false
 	}
 	select {
-	case s.out <- outgoing{bytes.TrimSuffix(data, []byte("\n")), taken}:
+	case s.out <- outgoing{bytes.TrimSuffix(data, []byte("\n")), beforeWrite}:
 		return true
 	case <-s.written:
 		return false
@@ -160,7 +160,7 @@ func (s *socket) sendThen(r *reply, taken func()) bool {
 // fail answers a frame with an error.
 func (s *socket) fail(id string, err error) { s.send(s.failure(id, err)) }
 
-// failure makes a frame of an error. The text of an internal one is for the log alone.
+// failure returns the frame of an error. The text of an internal error is only logged.
 func (s *socket) failure(id string, err error) *reply {
 	f, _, wait := gateway.FailureOf(err)
 	if f.Type == string(agent.CodeInternal) {
@@ -169,18 +169,18 @@ func (s *socket) failure(id string, err error) *reply {
 	return &reply{Type: typeError, ID: id, Error: f, RetryAfterMS: wait.Milliseconds()}
 }
 
-// write is the one writer of frames.
+// write writes the queued frames until the socket ends or, after finish is closed, the queue is empty.
 func (s *socket) write() {
 	defer close(s.written)
 	for {
 		select {
 		case o := <-s.out:
-			if !s.put(o) {
+			if !s.writeFrame(o) {
 				return
 			}
 		case <-s.finish:
-			for len(s.out) > 0 { // nobody else takes from it
-				if !s.put(<-s.out) {
+			for len(s.out) > 0 { // no other goroutine receives from it
+				if !s.writeFrame(<-s.out) {
 					return
 				}
 			}
@@ -191,26 +191,26 @@ func (s *socket) write() {
 	}
 }
 
-// put writes one frame. A client that does not take it in time is gone: the library hangs up when the context ends.
-func (s *socket) put(o outgoing) bool {
-	if o.taken != nil {
-		o.taken()
+// writeFrame writes one frame. If the client does not take it in time, it ends the socket and returns false.
+func (s *socket) writeFrame(o outgoing) bool {
+	if o.beforeWrite != nil {
+		o.beforeWrite()
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.v.Limits().WriteTimeout)
 	defer cancel()
-	s.writing.Store(true)
-	defer s.writing.Store(false)
+	s.isWriting.Store(true)
+	defer s.isWriting.Store(false)
 	if err := s.conn.Write(ctx, websocket.MessageText, o.data); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			s.log.Info("a WebSocket client does not read: disconnected", zap.Duration("waited", s.v.Limits().WriteTimeout))
 		}
-		s.cut()
+		s.cancel()
 		return false
 	}
 	return true
 }
 
-// keepAlive pings a client that says nothing, so that proxies keep the connection and a dead peer is noticed.
+// keepAlive pings a silent client, so that proxies keep the connection and a client that has vanished is noticed.
 func (s *socket) keepAlive() {
 	tick := time.NewTicker(s.v.Limits().Heartbeat)
 	defer tick.Stop()
@@ -222,16 +222,16 @@ func (s *socket) keepAlive() {
 		}
 		if before := s.lifeSigns.Load(); before == last && !s.ping(before) {
 			s.log.Info("a WebSocket client does not answer: disconnected")
-			s.cut()
+			s.cancel()
 			return
 		}
 	}
 }
 
-// ping reports whether the client may be alive. It may be, unheard, while we wait for it to take a frame or to send the rest of one, which
-// have bounds of their own.
+// ping pings the client and reports whether it may be alive. It may be alive without an answer while the socket waits for it to take a frame or to
+// send the rest of one. Those waits have their own limits.
 func (s *socket) ping(before int64) bool {
 	ctx, cancel := context.WithTimeout(s.ctx, s.v.Limits().WriteTimeout)
 	defer cancel()
-	return s.conn.Ping(ctx) == nil || s.lifeSigns.Load() != before || s.writing.Load() || !s.reading.Load()
+	return s.conn.Ping(ctx) == nil || s.lifeSigns.Load() != before || s.isWriting.Load() || !s.isReading.Load()
 }

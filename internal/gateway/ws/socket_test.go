@@ -24,7 +24,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/ws"
 )
 
-func TestManyTurnsOnOneSocket(t *testing.T) {
+func TestManyTurns(t *testing.T) {
 	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.StreamBuffer = 2 })
 	h.rt.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
 		rt.Say(id, strings.Repeat(r.Message+" ", 50))
@@ -44,7 +44,7 @@ func TestManyTurnsOnOneSocket(t *testing.T) {
 			seen[f.ID]++
 			require.Equal(t, seen[f.ID], e.Meta.EventIndex)
 			if e.Type == agent.EventToken && e.Text != "" {
-				require.Equal(t, "m"+f.ID[1:]+" ", e.Text, "the events of its own turn")
+				require.Equal(t, "m"+f.ID[1:]+" ", e.Text, "an event of the frame's turn")
 			}
 		case "done":
 			require.Equal(t, int64(53), seen[f.ID])
@@ -56,7 +56,7 @@ func TestManyTurnsOnOneSocket(t *testing.T) {
 	require.Len(t, seen, turns)
 }
 
-func TestMessagesOfASessionKeepTheirOrder(t *testing.T) {
+func TestSessionOrder(t *testing.T) {
 	h := open(t, nil)
 	var mu sync.Mutex
 	var order []string
@@ -66,7 +66,7 @@ func TestMessagesOfASessionKeepTheirOrder(t *testing.T) {
 		order = append(order, e.Request.Message)
 		mu.Unlock()
 		if e.Request.Message == "0" {
-			<-first // and all the others are there meanwhile
+			<-first // the other frames arrive meanwhile
 		}
 		return nil
 	}
@@ -107,20 +107,20 @@ func TestUnfollow(t *testing.T) {
 	for range 2 {
 		require.Equal(t, "event", c.next().Type)
 	}
-	// An id is its follow's until that ends; the refusal cannot be taken for the end.
+	// An id cannot be used again until its follow has ended. The error has no id, so that it is not taken for the end of the follow.
 	c.send(`{"type":"get","id":"f","turn_id":"t"}`)
-	require.Empty(t, c.refused("", "invalid", "id").TurnID)
+	require.Empty(t, c.wantError("", "invalid", "id").TurnID)
 	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
-	c.refused("", "invalid", "id")
+	c.wantError("", "invalid", "id")
 
 	c.send(`{"type":"unfollow","id":"f"}`)
 	require.Equal(t, &frame{Type: "ok", ID: "f", TurnID: "t"}, c.next())
 	c.send(`{"type":"unfollow"}`)
 	require.Equal(t, &frame{Type: "ok", TurnID: "t"}, c.next())
-	require.Eventually(t, func() bool { return h.rt.Followers() == 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.rt.Followers() == 0 }, testTimeout, time.Millisecond)
 	h.rt.Emit("t", gatewaytest.Token("b"))
 	c.send(`{"type":"unfollow","id":"f"}`)
-	c.refused("f", "not_found", "id")
+	c.wantError("f", "not_found", "id")
 	c.send(`{"type":"follow","id":"f","turn_id":"t","after_index":1}`)
 	again := c.want("event", "f").event(t)
 	require.Equal(t, "b", again.Text)
@@ -140,28 +140,28 @@ func TestLimits(t *testing.T) {
 	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
 	for _, frame := range []string{`{"type":"follow","id":"g","turn_id":"t"}`, `{"type":"turn","id":"g","request":{"message":"x"}}`} {
 		c.send("%s", frame)
-		f := c.refused("g", "rate_limited", "")
+		f := c.wantError("g", "rate_limited", "")
 		require.True(t, f.Error.Retryable)
 		require.Positive(t, f.RetryAfterMS)
 	}
-	require.Len(t, h.rt.Submitted(), 1, "a refusal means that nothing runs")
+	require.Len(t, h.rt.Submitted(), 1, "a refused frame starts no turn")
 
 	decide := `{"type":"decide","id":"d%d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"%s}}`
 	c.send(decide, 1, strings.Repeat(" ", 600))
 	c.send(decide, 2, strings.Repeat(" ", 600))
-	c.refused("d2", "rate_limited", "")
+	c.wantError("d2", "rate_limited", "")
 	c.send(decide, 3, "")
 	entered.Wait()
 	c.send(decide, 4, "")
-	c.refused("d4", "rate_limited", "")
+	c.wantError("d4", "rate_limited", "")
 	c.send(`{"type":"ping"}`)
 	c.want("pong", "")
 	close(block)
-	require.ElementsMatch(t, []string{"d1", "d3"}, []string{c.wantAny("ok"), c.wantAny("ok")})
+	require.ElementsMatch(t, []string{"d1", "d3"}, []string{c.wantType("ok"), c.wantType("ok")})
 	c.send(`{"type":"get","id":"x","turn_id":"t"}`)
 	c.want("state", "x")
 
-	// A frame counts until its work is done, and a follow does not keep what asked for it.
+	// The bytes of a frame count until it is answered. Those of a follow's frame do not count while the turn is followed.
 	c.send(`{"type":"unfollow","id":"f"}`)
 	c.want("ok", "f")
 	pad := strings.Repeat(" ", 600)
@@ -171,7 +171,7 @@ func TestLimits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c.send(`{"type":"get","id":"x","turn_id":"t"%s}`, pad)
 		return c.next().Type == "state"
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	c.send(`{"type":"unfollow","id":"f"}`)
 	c.want("ok", "f")
 	c.send(`{"type":"turn","id":"f","request":{"message":"x"}%s}`, pad)
@@ -179,36 +179,36 @@ func TestLimits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		c.send(`{"type":"get","id":"x","turn_id":"t"%s}`, pad)
 		return c.next().Type == "state"
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 
-	// Places among all followers are counted across sockets.
+	// The limit of streams is for all sockets together.
 	other := h.dial("?turn_id=t")
-	require.Eventually(t, func() bool { return h.rt.Followers() == 3 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return h.rt.Followers() == 3 }, testTimeout, time.Millisecond)
 	other.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
-	other.refused("x", "rate_limited", "")
+	other.wantError("x", "rate_limited", "")
 	require.Len(t, h.rt.Submitted(), 2)
 	c.send(`{"type":"unfollow","id":"f"}`)
 	c.want("ok", "f")
 	require.Eventually(t, func() bool {
 		other.send(`{"type":"turn","id":"x","request":{"message":"x"}}`)
 		return other.next().Type == "accepted"
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 }
 
-// wantAny reads the next frame, which is of a type, and returns its id.
-func (c *client) wantAny(kind string) string {
+// wantType reads the next frame, which must have a type, and returns its id.
+func (c *client) wantType(kind string) string {
 	c.t.Helper()
 	f := c.next()
 	require.Equal(c.t, kind, f.Type)
 	return f.ID
 }
 
-func TestSlowReaderIsAlone(t *testing.T) {
+func TestSlowReader(t *testing.T) {
 	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.WriteTimeout = time.Second })
 	h.begin("big")
 	h.begin("small")
 	const events = 5000
-	text := strings.Repeat("x", 64<<10) // 320 MB in all, had they to be kept for the client
+	text := strings.Repeat("x", 64<<10) // 320 MB for all events
 	for range events {
 		h.rt.Emit("big", gatewaytest.Token(text))
 	}
@@ -219,15 +219,15 @@ func TestSlowReaderIsAlone(t *testing.T) {
 		slow.send(`{"type":"follow","id":"f%d","turn_id":"big"}`, i)
 	}
 	quick := h.dial("?turn_id=small")
-	for i := range 200 { // while the other is stalled
+	for i := range 200 { // while the slow client's follows are blocked
 		h.rt.Emit("small", gatewaytest.Token(fmt.Sprint(i)))
 		e := quick.want("event", "").event(t)
 		require.Equal(t, fmt.Sprint(i), e.Text)
 	}
-	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, patience, time.Millisecond, "the slow one is disconnected")
-	require.Less(t, h.rt.taken.Load(), int64(200+8+64+400), "what a client does not read stays in the log")
+	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, testTimeout, time.Millisecond, "the slow client is disconnected")
+	require.Less(t, h.rt.eventsRead.Load(), int64(200+8+64+400), "events that a client does not read are not loaded")
 
-	// What it has is whole and without holes, and the rest can be had.
+	// The frames that it has received are complete and contiguous, and it can follow the turn again from there.
 	seen := map[string]int64{}
 	var end error
 	for end == nil {
@@ -244,22 +244,22 @@ func TestSlowReaderIsAlone(t *testing.T) {
 	require.Equal(t, int64(events), e.Meta.EventIndex)
 }
 
-func TestAnswersDoNotWaitForALongFollow(t *testing.T) {
+func TestAnswerDuringLongFollow(t *testing.T) {
 	h := open(t, nil)
 	h.begin("big")
-	text := strings.Repeat("x", 64<<10) // more in all than the kernel takes for the client
+	text := strings.Repeat("x", 64<<10) // together more than the kernel buffers
 	const events = 400
 	for range events {
 		h.rt.Emit("big", gatewaytest.Token(text))
 	}
 	c := h.dial("?turn_id=big")
 	c.send(`{"type":"get","id":"g","turn_id":"big"}`)
-	var behind int64
+	var lastIndex int64
 	for f := c.next(); f.Type != "state"; f = c.next() {
 		e := f.event(t)
-		behind = e.Meta.EventIndex
+		lastIndex = e.Meta.EventIndex
 	}
-	require.Less(t, behind, int64(events), "the answer came in the middle")
+	require.Less(t, lastIndex, int64(events), "the answer comes before the last event")
 }
 
 func TestDrain(t *testing.T) {
@@ -274,17 +274,17 @@ func TestDrain(t *testing.T) {
 	busy.want("event", "")
 
 	var over sync.WaitGroup
-	over.Go(func() { h.shutdown(patience) })
-	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(idle.closed()))
-	end := busy.refused("", "unavailable", "")
+	over.Go(func() { h.shutdown(testTimeout) })
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(idle.closeError()))
+	end := busy.wantError("", "unavailable", "")
 	require.True(t, end.Error.Retryable)
 	require.Equal(t, agent.TurnID("t"), end.TurnID)
 	require.Positive(t, end.RetryAfterMS)
 	busy.send(`{"type":"turn","id":"late","request":{"message":"x"}}`)
-	busy.refused("late", "unavailable", "")
+	busy.wantError("late", "unavailable", "")
 	close(block)
 	busy.want("ok", "d")
-	err := busy.closed()
+	err := busy.closeError()
 	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(err), "%v", err)
 	require.ErrorContains(t, err, "restart")
 	over.Wait()
@@ -292,17 +292,17 @@ func TestDrain(t *testing.T) {
 	require.Len(t, h.rt.Submitted(), 1)
 }
 
-func TestDoorClosesWithoutTheGateway(t *testing.T) {
+func TestDoorShutdown(t *testing.T) {
 	h := open(t, nil)
 	h.begin("t")
 	c := h.dial("?turn_id=t")
-	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, patience, time.Millisecond)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	require.Eventually(t, func() bool { return h.rt.Followers() == 1 }, testTimeout, time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- h.door.Shutdown(ctx) }()
-	c.refused("", "unavailable", "")
-	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closed()))
+	c.wantError("", "unavailable", "")
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closeError()))
 	require.NoError(t, <-done)
 	_, resp, err := websocket.Dial(t.Context(), h.url(""), nil)
 	require.Error(t, err)
@@ -310,7 +310,7 @@ func TestDoorClosesWithoutTheGateway(t *testing.T) {
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 }
 
-func TestDrainOfASlowReader(t *testing.T) {
+func TestDrainSlowReader(t *testing.T) {
 	h := open(t, nil)
 	h.begin("big")
 	text := strings.Repeat("x", 64<<10)
@@ -319,20 +319,20 @@ func TestDrainOfASlowReader(t *testing.T) {
 		h.rt.Emit("big", gatewaytest.Token(text))
 	}
 	c := h.dial("?turn_id=big")
-	// It does not read until the follow is stalled: the queue is full.
+	// The client does not read until the queue is full and the follow is blocked.
 	before := int64(0)
 	require.Eventually(t, func() bool {
-		now := h.rt.taken.Load()
-		stalled := now > 64 && now == before
+		now := h.rt.eventsRead.Load()
+		isBlocked := now > 64 && now == before
 		before = now
-		return stalled
-	}, patience, 20*time.Millisecond)
+		return isBlocked
+	}, testTimeout, 20*time.Millisecond)
 	var over sync.WaitGroup
-	over.Go(func() { h.shutdown(patience) })
-	require.Eventually(t, func() bool { // refused, or nobody answers any more
+	over.Go(func() { h.shutdown(testTimeout) })
+	require.Eventually(t, func() bool { // the gateway refuses new sockets
 		_, _, err := websocket.Dial(t.Context(), h.url(""), nil)
 		return err != nil
-	}, patience, time.Millisecond)
+	}, testTimeout, time.Millisecond)
 	last := int64(0)
 	f := c.next()
 	for ; f.Type == "event"; f = c.next() {
@@ -343,15 +343,15 @@ func TestDrainOfASlowReader(t *testing.T) {
 	require.Less(t, last, int64(events))
 	require.Equal(t, "error", f.Type)
 	require.Equal(t, "unavailable", f.Error.Type)
-	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closed()))
+	require.Equal(t, websocket.StatusServiceRestart, websocket.CloseStatus(c.closeError()))
 	over.Wait()
 }
 
-func TestShutdownCutsOffWhoDoesNotLeave(t *testing.T) {
+func TestShutdownTimeout(t *testing.T) {
 	h := open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.CallTimeout = 24 * time.Hour })
 	h.begin("t")
 	entered := make(chan struct{})
-	h.rt.deciding = func(ctx context.Context) error {
+	h.rt.onDecide = func(ctx context.Context) error {
 		close(entered)
 		<-ctx.Done()
 		return ctx.Err()
@@ -370,15 +370,15 @@ func TestShutdownCutsOffWhoDoesNotLeave(t *testing.T) {
 	if err != nil {
 		require.ErrorContains(t, err, "reset")
 	}
-	require.Error(t, c.closed())
+	require.Error(t, c.closeError())
 }
 
-func TestSocketsDoNotLiveForever(t *testing.T) {
+func TestMaxAge(t *testing.T) {
 	h := open(t, func(_ *gateway.Config, c *ws.Config) { c.MaxAge = 100 * time.Millisecond })
 	h.begin("t")
 	h.rt.Emit("t", gatewaytest.Token("0"))
 	seen, lives := 0, 0
-	for ; seen < 2 || lives < 2; lives++ { // on a slow machine, a life may be too short for an event
+	for ; seen < 2 || lives < 2; lives++ { // on a slow machine, a socket may be closed before its first event
 		c := h.dial(fmt.Sprintf("?turn_id=t&after_index=%d", seen))
 		f := c.next()
 		for ; f.Type == "event"; f = c.next() {
@@ -390,13 +390,13 @@ func TestSocketsDoNotLiveForever(t *testing.T) {
 		require.Equal(t, "error", f.Type)
 		require.Equal(t, "unavailable", f.Error.Type)
 		require.True(t, f.Error.Retryable)
-		err := c.closed()
+		err := c.closeError()
 		require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), "%v", err)
 		require.ErrorContains(t, err, "reconnect")
 	}
 }
 
-func TestDeadPeerIsNoticed(t *testing.T) {
+func TestPing(t *testing.T) {
 	h := open(t, func(c *gateway.Config, _ *ws.Config) {
 		c.Limits.Heartbeat, c.Limits.WriteTimeout = 20*time.Millisecond, 100*time.Millisecond
 	})
@@ -408,9 +408,9 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	if err != nil {
 		require.ErrorContains(t, err, "reset")
 	}
-	require.Equal(t, byte(0x89), sent[0], "a ping came first")
+	require.Equal(t, byte(0x89), sent[0], "the first frame is a ping")
 
-	// One that is idle, but alive, stays.
+	// A client that answers pings stays connected.
 	h = open(t, func(c *gateway.Config, _ *ws.Config) { c.Limits.Heartbeat = time.Millisecond })
 	h.begin("t")
 	pings := make(chan struct{}, 20)
@@ -437,17 +437,17 @@ func TestDeadPeerIsNoticed(t *testing.T) {
 	require.Contains(t, string(<-got), `"text":"a"`)
 }
 
-func TestInternalErrorsAreForTheLog(t *testing.T) {
+func TestInternalErrorsAreLogged(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	h := open(t, func(_ *gateway.Config, c *ws.Config) { c.Logger = zap.New(core) })
 	h.begin("t")
 	h.rt.Decided = func(agent.TurnID, agent.Decision) error { return errors.New("dial db.internal:5432: refused") }
 	c := h.dial("")
 	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
-	require.NotContains(t, c.refused("d", "internal", "").Error.Message, "db.internal")
-	h.rt.broken = errors.New("select events: boom")
+	require.NotContains(t, c.wantError("d", "internal", "").Error.Message, "db.internal")
+	h.rt.followErr = errors.New("select events: boom")
 	c.send(`{"type":"follow","id":"f","turn_id":"t"}`)
-	require.NotContains(t, c.refused("f", "internal", "").Error.Message, "boom")
+	require.NotContains(t, c.wantError("f", "internal", "").Error.Message, "boom")
 	require.Equal(t, 2, logs.Len())
 	for i, text := range []string{"db.internal", "boom"} {
 		e := logs.All()[i]
@@ -455,16 +455,16 @@ func TestInternalErrorsAreForTheLog(t *testing.T) {
 		require.NotEmpty(t, e.ContextMap()["request_id"])
 	}
 
-	// So are panics: they end neither the process nor the socket.
+	// Panics are also logged. They end neither the process nor the socket.
 	h.rt.Decided = func(agent.TurnID, agent.Decision) error { panic("on purpose") }
 	h.rt.Refuse = func(agent.Envelope) error { panic("on purpose") }
 	c.send(`{"type":"decide","id":"d","turn_id":"t","decision":{"approval_id":"a","decision":"approve","by":"me"}}`)
-	c.refused("d", "internal", "")
-	for range 40 { // nothing is left behind
+	c.wantError("d", "internal", "")
+	for range 40 { // more than the limits, so that each must release its slot
 		c.send(`{"type":"turn","id":"t","request":{"message":"x","session_id":"s"}}`)
-		c.refused("t", "internal", "")
+		c.wantError("t", "internal", "")
 		c.send(`{"type":"message","id":"m","turn_id":"t","request":{"message":"x"}}`)
-		c.refused("m", "internal", "")
+		c.wantError("m", "internal", "")
 	}
 	require.Contains(t, logs.All()[2].ContextMap()["error"], "socket_test.go")
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func TestWaitingHasAnEnd(t *testing.T) {
+func TestWaitTimeout(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.WaitTimeout = 20 * time.Millisecond })
 	for _, key := range []string{"", "k"} {
-		a := d.ask("", "Idempotency-Key", key)
+		a := d.complete("", "Idempotency-Key", key)
 		require.Equal(t, 503, a.status)
 		p := a.problem(t)
 		require.Equal(t, "turn_running", p.Code)
@@ -31,10 +31,10 @@ func TestWaitingHasAnEnd(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	d := open(t, nil)
-	d.script(running(), says("model/1", "half"))
+	d.script(running(), token("model/1", "half"))
 	whole, streamed := make(chan answer, 1), make(chan answer, 1)
-	go func() { whole <- d.ask("") }()
-	go func() { streamed <- d.ask(`,"stream":true`) }()
+	go func() { whole <- d.complete("") }()
+	go func() { streamed <- d.complete(`,"stream":true`) }()
 	require.Eventually(t, func() bool { return d.rt.Followers() == 2 }, 20*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -42,7 +42,7 @@ func TestShutdown(t *testing.T) {
 	a := <-whole
 	require.Equal(t, 503, a.status)
 	require.Equal(t, "turn_running", a.problem(t).Code)
-	h := listen(t, (<-streamed).body)
+	h := readStream(t, (<-streamed).body)
 	require.Equal(t, "turn_running", h.err.Code)
 }
 
@@ -70,11 +70,11 @@ func TestDisconnect(t *testing.T) {
 			cancelled := make(chan agent.CancelRequest, 1)
 			d.rt.Cancelled = func(_ agent.TurnID, r agent.CancelRequest) error { cancelled <- r; return nil }
 			d.script(running())
-			ctx, hangUp := context.WithCancel(t.Context())
-			defer hangUp()
-			over := make(chan struct{})
+			ctx, disconnect := context.WithCancel(t.Context())
+			defer disconnect()
+			done := make(chan struct{})
 			go func() {
-				defer close(over)
+				defer close(done)
 				req, err := http.NewRequestWithContext(ctx, http.MethodPost, d.url+"/v1/chat/completions",
 					strings.NewReader(`{"model":"analyst","user":"u1","messages":[{"role":"user","content":"x"}]`+c.stream+`}`))
 				if err != nil {
@@ -88,9 +88,9 @@ func TestDisconnect(t *testing.T) {
 				}
 			}()
 			require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 20*time.Second, time.Millisecond)
-			hangUp()
-			<-over
-			require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "the follow loop goes with its client")
+			disconnect()
+			<-done
+			require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 20*time.Second, time.Millisecond, "following ends when the client disconnects")
 			if c.cancels {
 				require.Equal(t, agent.CancelRequest{Reason: "the client disconnected", By: "u1"}, <-cancelled)
 				return
@@ -103,16 +103,16 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// TestCancelIsForThoseWhoLeave: a client that got its answer has not disconnected before it.
-func TestCancelIsForThoseWhoLeave(t *testing.T) {
+// The turn of a client that disconnects after it got its answer is not cancelled.
+func TestAnsweredTurnIsNotCancelled(t *testing.T) {
 	d := open(t, nil)
 	d.rt.Cancelled = func(agent.TurnID, agent.CancelRequest) error {
-		t.Error("a turn that was answered is cancelled")
+		t.Error("an answered turn was cancelled")
 		return nil
 	}
-	d.script(says("model/1", "x"), ends("x", nil))
+	d.script(token("model/1", "x"), terminal("x", nil))
 	for _, stream := range []string{"", `,"stream":true`} {
-		require.Equal(t, 200, d.ask(stream, "Turnstone-On-Disconnect", "cancel").status)
+		require.Equal(t, 200, d.complete(stream, "Turnstone-On-Disconnect", "cancel").status)
 	}
 }
 
@@ -127,27 +127,27 @@ func TestStuckClientIsDropped(t *testing.T) {
 	_, err = fmt.Fprintf(conn, "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 20*time.Second, time.Millisecond)
-	text := strings.Repeat("x", 1<<19) // more, in all, than all buffers between it and us hold
+	text := strings.Repeat("x", 1<<19) // together more than the buffers of the connection hold
 	for range 15 {
-		d.rt.Emit("turn-1", says("model/1", text))
+		d.rt.Emit("turn-1", token("model/1", text))
 	}
-	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 60*time.Second, time.Millisecond, "it reads nothing, and is dropped")
+	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 60*time.Second, time.Millisecond, "a client that reads nothing is dropped")
 }
 
-func TestPlaces(t *testing.T) {
+func TestStreamLimit(t *testing.T) {
 	d := open(t, func(c *gateway.Config) { c.Limits.Streams = 1 })
 	d.script(running())
 	d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`)
-	a := d.ask("")
+	a := d.complete("")
 	require.Equal(t, 429, a.status)
 	require.Equal(t, "5", a.header.Get("Retry-After"))
 	require.Equal(t, "rate_limit_exceeded", a.problem(t).Code)
-	require.Len(t, d.rt.Submitted(), 1, "a refused request starts nothing")
-	d.rt.Emit("turn-1", ends("done", nil))
+	require.Len(t, d.rt.Submitted(), 1, "a refused request starts no turn")
+	d.rt.Emit("turn-1", terminal("done", nil))
 	require.Eventually(t, func() bool { return d.rt.Followers() == 0 }, 20*time.Second, time.Millisecond)
-	d.script(ends("done", nil))
-	require.Eventually(t, func() bool { return d.ask("").status == 200 }, 20*time.Second, time.Millisecond, "the place is free again")
+	d.script(terminal("done", nil))
+	require.Eventually(t, func() bool { return d.complete("").status == 200 }, 20*time.Second, time.Millisecond, "the stream's slot is free again")
 	for range 3 {
-		require.Eventually(t, func() bool { return d.ask(`,"stream":true`).status == 200 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return d.complete(`,"stream":true`).status == 200 }, 20*time.Second, time.Millisecond)
 	}
 }

@@ -12,28 +12,28 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func TestTurnsWithoutAnAnswer(t *testing.T) {
+func TestProblems(t *testing.T) {
 	atProvider := func(code agent.Code, message string) agent.Event {
-		return ends("", func(o *agent.AgentStepOutput) {
+		return terminal("", func(o *agent.AgentStepOutput) {
 			o.Status, o.StopReason = agent.TurnFailed, agent.StopModelError
 			o.Error = &agent.Failure{Type: string(code), Message: message, Retryable: true}
 		})
 	}
-	half := []agent.Event{running(), says("model/1", "half"), ends("half", stopped(agent.TurnFailed, agent.StopModelError))}
+	half := []agent.Event{running(), token("model/1", "half"), terminal("half", stoppedBy(agent.TurnFailed, agent.StopModelError))}
 	cases := map[string]struct {
 		events []agent.Event
 		want   problem
 	}{
-		"waits for a person": {append([]agent.Event{running(), says("model/1", "I will")}, asks("a1", "send_mail")...), problem{
+		"waits for a person": {append([]agent.Event{running(), token("model/1", "I will")}, approvalRequest("a1", "send_mail")...), problem{
 			Type: "awaiting_approval", Code: "awaiting_approval",
 			Message: "turn turn-1 waits for a person to decide on send_mail (a1): POST /v1/turns/turn-1/decisions",
 		}},
 		"the provider failed": {half, problem{Type: "turn_failed", Code: "model_error", Message: "the end was model_error"}},
 		"a limit of cost": {
-			[]agent.Event{ends("", stopped(agent.TurnFailed, agent.StopCost))}, problem{Type: "turn_failed", Code: "cost_limit", Message: "the end was cost_limit"},
+			[]agent.Event{terminal("", stoppedBy(agent.TurnFailed, agent.StopCost))}, problem{Type: "turn_failed", Code: "cost_limit", Message: "the end was cost_limit"},
 		},
 		"cancelled": {
-			[]agent.Event{ends("", stopped(agent.TurnCancelled, agent.StopCancelled))},
+			[]agent.Event{terminal("", stoppedBy(agent.TurnCancelled, agent.StopCancelled))},
 			problem{Type: "turn_failed", Code: "cancelled", Message: "turn turn-1 ended as cancelled: cancelled"},
 		},
 		"too many requests at the provider": {
@@ -47,7 +47,7 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, nil)
 			d.script(c.events...)
-			a := d.ask("", "Idempotency-Key", "k")
+			a := d.complete("", "Idempotency-Key", "k")
 			require.Equal(t, 400, a.status, "%s", a.body)
 			require.Equal(t, "false", a.header.Get("X-Should-Retry"), "the same request again would end the same")
 			require.Empty(t, a.header.Get("Retry-After"))
@@ -59,7 +59,7 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 			p.TurnID, p.Pending = "", nil
 			require.Equal(t, c.want, p)
 
-			h := listen(t, d.ask(`,"stream":true`, "Idempotency-Key", "k").body)
+			h := readStream(t, d.complete(`,"stream":true`, "Idempotency-Key", "k").body)
 			require.Equal(t, c.want.Code, h.err.Code)
 			require.Equal(t, c.want.Message, h.err.Message)
 			require.Empty(t, h.finish)
@@ -67,20 +67,20 @@ func TestTurnsWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func TestPausesOfThePast(t *testing.T) {
+func TestJoinAfterPause(t *testing.T) {
 	d := open(t, nil)
 	approved := agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{ApprovalID: "a1"}}
-	d.script(slices.Concat([]agent.Event{running()}, asks("a1", "send_mail"))...)
-	require.Equal(t, 400, d.ask("", "Idempotency-Key", "k").status)
-	d.rt.Emit("turn-1", approved, running(), says("model/2", "Sent."), ends("Sent.", nil))
-	a := d.ask("", "Idempotency-Key", "k")
+	d.script(slices.Concat([]agent.Event{running()}, approvalRequest("a1", "send_mail"))...)
+	require.Equal(t, 400, d.complete("", "Idempotency-Key", "k").status)
+	d.rt.Emit("turn-1", approved, running(), token("model/2", "Sent."), terminal("Sent.", nil))
+	a := d.complete("", "Idempotency-Key", "k")
 	require.Equal(t, 200, a.status, "the same request again joins the turn: %s", a.body)
 	require.Contains(t, a.body, `"content":"Sent."`)
-	require.Equal(t, "Sent.", listen(t, d.ask(`,"stream":true`, "Idempotency-Key", "k").body).content)
+	require.Equal(t, "Sent.", readStream(t, d.complete(`,"stream":true`, "Idempotency-Key", "k").body).content)
 	require.Len(t, d.rt.Submitted(), 3)
 }
 
-func TestJoinedTurnWhoseEventsAreGone(t *testing.T) {
+func TestJoinedTurnWithExpiredEvents(t *testing.T) {
 	for _, stream := range []string{"", `,"stream":true`} {
 		t.Run("stream"+stream, func(t *testing.T) {
 			d := open(t, nil)
@@ -88,7 +88,7 @@ func TestJoinedTurnWhoseEventsAreGone(t *testing.T) {
 			content := func(a answer) string {
 				require.Equal(t, 200, a.status, "%s", a.body)
 				if stream != "" {
-					return listen(t, a.body).content
+					return readStream(t, a.body).content
 				}
 				_, rest, _ := strings.Cut(a.body, `"content":"`)
 				text, _, _ := strings.Cut(rest, `"`)
@@ -96,34 +96,34 @@ func TestJoinedTurnWhoseEventsAreGone(t *testing.T) {
 			}
 			_, err := d.rt.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{IdempotencyKey: "k", Context: agent.InvocationContext{Tenant: "default"}}})
 			require.NoError(t, err)
-			d.rt.Emit("turn-1", running(), says("model/1", "Here "), says("model/1", "it "))
+			d.rt.Emit("turn-1", running(), token("model/1", "Here "), token("model/1", "it "))
 			d.rt.Expire(3)
 			got := make(chan answer, 1)
-			go func() { got <- d.ask(stream, "Idempotency-Key", "k") }()
+			go func() { got <- d.complete(stream, "Idempotency-Key", "k") }()
 			require.Eventually(t, func() bool { return d.rt.Followers() == 1 }, 20*time.Second, time.Millisecond)
-			d.rt.Emit("turn-1", says("model/1", "is."), ends("Here it is.", nil))
+			d.rt.Emit("turn-1", token("model/1", "is."), terminal("Here it is.", nil))
 			require.Equal(t, "Here it is.", content(<-got), "it goes on")
-			require.Equal(t, "Here it is.", content(d.ask(stream, "Idempotency-Key", "k")), "it is over")
+			require.Equal(t, "Here it is.", content(d.complete(stream, "Idempotency-Key", "k")), "it is over")
 		})
 	}
 }
 
-func TestResultThatTheLastEventLacks(t *testing.T) {
+func TestTerminalEventWithoutResult(t *testing.T) {
 	d := open(t, nil)
-	d.script(says("model/1", "x"), agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{Status: agent.TurnCompleted}})
-	require.Contains(t, d.ask("").body, `"content":"x"`)
+	d.script(token("model/1", "x"), agent.Event{Type: agent.EventStatus, Status: agent.StatusCompleted, Result: &agent.AgentStepOutput{Status: agent.TurnCompleted}})
+	require.Contains(t, d.complete("").body, `"content":"x"`)
 }
 
-func TestBrokenEventLog(t *testing.T) {
+func TestExpiredEventsWhileStreaming(t *testing.T) {
 	d := open(t, nil)
-	d.script(running(), says("model/1", "half"))
+	d.script(running(), token("model/1", "half"))
 	resp := d.open(t.Context(), "POST", "/v1/chat/completions", `{"model":"analyst","stream":true,"messages":[{"role":"user","content":"x"}]}`)
 	next := gatewaytest.Frames(t, resp.Body)
 	for range 2 {
 		next()
 	}
 	d.rt.Expire(9)
-	d.rt.Emit("turn-1", says("model/1", "more"))
+	d.rt.Emit("turn-1", token("model/1", "more"))
 	event := next()
 	p := newProblem(t, strings.TrimPrefix(event, "data: "))
 	require.Equal(t, "gap", p.Code)
