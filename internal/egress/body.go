@@ -10,40 +10,40 @@ import (
 	"github.com/turnstone-run/turnstone/internal/clip"
 )
 
-// boundedBody reads at most left bytes of a response and then fails. So a response without an announced length, or one that decompresses
-// to a thousand times its size, costs no more memory than the bound.
+// boundedBody is the body of a response, and returns an error after maxBytes. So a response without a Content-Length, or one that decompresses to a
+// multiple of its size, costs no more memory than the limit.
 type boundedBody struct {
-	ctx   context.Context // lives exactly as long as the request it belongs to
-	body  io.ReadCloser
-	left  int64
-	bound int64
-	host  string
+	ctx       context.Context // of the request
+	body      io.ReadCloser
+	remaining int64 // negative once the limit was exceeded
+	maxBytes  int64
+	host      string
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, tooLargeError(b.host, b.bound)
+	if b.remaining < 0 {
+		return 0, tooLargeError(b.host, b.maxBytes)
 	}
-	if int64(len(p)) > b.left+1 { // one more than allowed, to tell "exactly" from "more"
-		p = p[:b.left+1]
+	if int64(len(p)) > b.remaining+1 { // one byte more than the limit, to notice that it is exceeded
+		p = p[:b.remaining+1]
 	}
 	n, err := b.body.Read(p)
-	b.left -= int64(n)
-	if b.left < 0 {
-		return n - 1, tooLargeError(b.host, b.bound)
+	b.remaining -= int64(n)
+	if b.remaining < 0 {
+		return n - 1, tooLargeError(b.host, b.maxBytes)
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return n, err // io.EOF must stay itself
+		return n, err // callers compare with io.EOF
 	}
 	return n, requestError(b.ctx, b.host, err)
 }
 
 func (b *boundedBody) Close() error { return b.body.Close() }
 
-// maxReason is the maximum number of bytes of an error that are quoted: net/http quotes what a server sent in place of a response.
+// maxReason is how many bytes of an error are quoted. The errors of net/http quote invalid responses.
 const maxReason = 200
 
-// shortReason returns an error without the URL of [url.Error] and the addresses of [net.OpError].
+// shortReason returns the text of an error without the URL of [url.Error] and the addresses of [net.OpError].
 func shortReason(err error) string {
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		err = u.Err

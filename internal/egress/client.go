@@ -29,30 +29,30 @@ const (
 	userAgent       = "turnstone-egress/1"
 )
 
-// Config says where requests may go, and bounds their time and size.
+// Config has the allowed destinations of requests and their limits.
 type Config struct {
-	// AllowHosts are the hosts that may be asked: "api.example.com", "*.example.com" (any name below it), either with ":port".
+	// AllowHosts lists the allowed hosts: "api.example.com", "*.example.com" (any name below it), either with ":port".
 	// Empty: any public host.
 	AllowHosts []string
-	// AllowPrivate are exceptions from the refusal of private addresses: "10.1.2.3:8080", "name.internal:8080", "10.0.0.0/8" or
-	// "10.0.0.0/8:8080". A name or address given here with its port need not be on AllowHosts as well.
+	// AllowPrivate lists private addresses that are allowed nevertheless: "10.1.2.3:8080", "name.internal:8080", "10.0.0.0/8" or
+	// "10.0.0.0/8:8080". A name or address with a port in this list need not be in AllowHosts.
 	AllowPrivate []string
-	// MaxBytes bounds a response's body, as sent and as decompressed. 0: 32 MiB.
+	// MaxBytes limits a response's body, as sent and as decompressed. 0: 32 MiB.
 	MaxBytes int64
-	// Timeout bounds a request from its first byte to the last of the response, redirects included. 0: 30 s; negative: only the request's
-	// context bounds it, for responses that are streams.
+	// Timeout limits the time of a request with its redirects and its response. 0: 30 s; negative: only the request's context limits it, for
+	// responses that are streams.
 	Timeout time.Duration
-	// HeaderTimeout bounds the wait for each response's header once its request is sent. 0: Timeout, or 30 s if that is no bound.
+	// HeaderTimeout limits the time between a request and its response's header. 0: Timeout, or 30 s if Timeout is negative.
 	HeaderTimeout time.Duration
 	// MaxRedirects is how many redirects are followed. 0: 5; negative: none.
 	MaxRedirects int
-	// MaxConnsPerHost bounds the connections to one host, busy and idle. 0: 16 busy ones.
+	// MaxConnsPerHost limits the connections to one host, busy and idle. 0: 16 busy ones.
 	MaxConnsPerHost int
-	// Resolver resolves names; the addresses are checked in any case. Nil: the system's.
+	// Resolver resolves names. The addresses that it returns are checked. Nil: the system's.
 	Resolver *net.Resolver
 }
 
-// Client sends requests within the bounds of a [Config]. It is safe for concurrent use.
+// Client sends requests as a [Config] allows. It is safe for concurrent use.
 type Client struct {
 	guard        *guard
 	dialer       net.Dialer
@@ -79,12 +79,12 @@ func New(cfg Config) (*Client, error) {
 		guard: g, maxBytes: cmp.Or(cfg.MaxBytes, DefaultMaxBytes), maxRedirects: max(cmp.Or(cfg.MaxRedirects, DefaultMaxRedirects), 0),
 		dialer: net.Dialer{Timeout: dialTimeout, Resolver: cfg.Resolver},
 	}
-	timeout := max(cmp.Or(cfg.Timeout, DefaultTimeout), 0) // 0 is none to net/http
+	timeout := max(cmp.Or(cfg.Timeout, DefaultTimeout), 0) // 0 means no timeout to net/http
 	c.http = http.Client{
 		Timeout:       timeout,
 		CheckRedirect: c.checkRedirect,
 		Transport: &http.Transport{
-			Proxy:                  nil, // never from the environment: a proxy could connect to a private address
+			Proxy:                  nil, // not from the environment, because a proxy could connect to a private address
 			DialContext:            c.dial,
 			ForceAttemptHTTP2:      true,
 			TLSHandshakeTimeout:    dialTimeout,
@@ -99,12 +99,11 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// Do sends a request and returns its response, or that of the last redirect. Only redirects of GET and HEAD are followed. The caller
-// closes the body; reading more of it than the bound is an overflow. The request itself does not change.
+// Do sends a request and returns its response, or the response after the last redirect. It follows redirects of GET and HEAD only. The caller must close
+// the body. Reading more than MaxBytes from it returns an overflow error. Do does not change req.
 //
-// Errors are [agent.Error]: invalid (the URL), denied (the host, the address or a redirect's), overflow (announced or read size,
-// too many redirects), unavailable (DNS, connection, TLS, time), cancelled (the request's context ended). Any HTTP status is a
-// response, not an error.
+// Errors are [agent.Error]: invalid (the URL), denied (a host or address, also of a redirect), overflow (size of the response, too many redirects),
+// unavailable (DNS, connection, TLS, timeout), cancelled (the request's context has ended). An HTTP status is not an error.
 func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	out := req.Clone(req.Context())
 	if err := c.guard.checkURL(out.URL); err != nil {
@@ -121,15 +120,15 @@ func (c *Client) Do(req *http.Request) (*http.Response, error) {
 	}
 	host = resp.Request.URL.Host
 	if resp.ContentLength > c.maxBytes {
-		_ = resp.Body.Close() // it is not read
+		_ = resp.Body.Close()
 		return nil, tooLargeError(host, c.maxBytes)
 	}
-	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, left: c.maxBytes, bound: c.maxBytes, host: host}
+	resp.Body = &boundedBody{ctx: req.Context(), body: resp.Body, remaining: c.maxBytes, maxBytes: c.maxBytes, host: host}
 	maskCredentials(resp, secretsOf(req.Context(), out))
 	return resp, nil
 }
 
-// Check returns why a URL would be refused whatever its host resolves to, nil if it may be tried. It neither resolves nor connects.
+// Check returns an error if Do would refuse a URL without resolving its host. It neither resolves nor connects.
 func (c *Client) Check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -148,16 +147,16 @@ func (c *Client) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return d.DialContext(ctx, network, addr)
 }
 
-// keptAcrossOrigins are the headers that a redirect to another origin may take along. net/http removes only Authorization and cookies,
-// and not, for example, X-Api-Key.
+// keptAcrossOrigins has the headers that are sent with a redirect to another origin. net/http itself removes only Authorization and cookies, and not, for
+// example, X-Api-Key.
 //
-//nolint:gochecknoglobals // a constant in all but syntax
+//nolint:gochecknoglobals // nothing changes it
 var keptAcrossOrigins = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true,
 }
 
-// checkRedirect checks a redirect before it is followed. Only redirects of GET and HEAD are: 301, 302 and 303 would turn any other method
-// into a GET, which then looks done, and 307 and 308 would repeat it somewhere else. The redirect itself is then the response.
+// checkRedirect checks a redirect before it is followed. It does not follow redirects of other methods than GET and HEAD, but makes the redirect the
+// response: net/http would send a GET after 301, 302 and 303, and repeat the request at another place after 307 and 308.
 func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if m := via[0].Method; m != "" && m != http.MethodGet && m != http.MethodHead {
 		return http.ErrUseLastResponse
@@ -168,30 +167,30 @@ func (c *Client) checkRedirect(req *http.Request, via []*http.Request) error {
 	if err := c.guard.checkURL(req.URL); err != nil {
 		return err
 	}
-	req.Header.Del("Referer") // net/http puts the whole last URL there, query included
+	req.Header.Del("Referer") // net/http sets it to the last URL with its query
 	return protectCredentials(req, via)
 }
 
 func operationName(host string) string { return "request " + host }
 
-func tooLargeError(host string, bound int64) *agent.Error {
-	return agent.Errorf(agent.CodeOverflow, operationName(host), "response is larger than %d bytes", bound)
+func tooLargeError(host string, maxBytes int64) *agent.Error {
+	return agent.Errorf(agent.CodeOverflow, operationName(host), "response is larger than %d bytes", maxBytes)
 }
 
-// badLocation is the beginning of net/http's error for a malformed redirect, which quotes the whole address.
+// badLocation begins net/http's error for a malformed redirect, which quotes the whole address.
 const badLocation = "failed to parse Location header"
 
-// badAnswer is a part of net/http's errors for an answer that is not HTTP, which quote the answer.
-const badAnswer = "malformed "
+// badResponse is part of net/http's errors for a response that is not HTTP, which quote the response.
+const badResponse = "malformed "
 
-// requestError turns an error of net/http into one that names only the host of the URL. Refusals by the control hook or of a redirect are
-// in the chain of the error.
+// requestError returns the error to report for an error of net/http. It names only the host of the URL. If the guard or checkRedirect refused the
+// request, their error is in the chain and is returned.
 func requestError(ctx context.Context, host string, err error) error {
 	if ctx.Err() != nil {
 		return &agent.Error{Code: agent.CodeCancelled, Op: operationName(host), Err: context.Cause(ctx)}
 	}
-	if own, ok := errors.AsType[*agent.Error](err); ok {
-		return own
+	if refusal, ok := errors.AsType[*agent.Error](err); ok {
+		return refusal
 	}
 	var dns *net.DNSError
 	var timeout interface{ Timeout() bool }
@@ -205,9 +204,9 @@ func requestError(ctx context.Context, host string, err error) error {
 	}
 	text := shortReason(err)
 	if strings.HasPrefix(text, badLocation) {
-		return agent.Errorf(agent.CodeInvalid, operationName(host), "redirects to what is not a valid URL")
+		return agent.Errorf(agent.CodeInvalid, operationName(host), "redirects to an invalid URL")
 	}
-	if strings.Contains(text, badAnswer) {
+	if strings.Contains(text, badResponse) {
 		text = "the answer is not valid HTTP"
 	}
 	return &agent.Error{Code: agent.CodeUnavailable, Op: operationName(host), Err: errors.New(text)}

@@ -121,7 +121,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// A stream has no total bound, and its header has one all the same.
+// A stream has no time limit, but its header has one.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -138,7 +138,7 @@ func TestStream(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.ErrorContains(t, err, "timed out")
 
-	time.AfterFunc(300*time.Millisecond, func() { close(release) }) // well after the bound of the header
+	time.AfterFunc(300*time.Millisecond, func() { close(release) }) // well after the header timeout
 	body, err := get(t, c, url+"/stream")
 	require.NoError(t, err)
 	require.Equal(t, "late", body)
@@ -229,25 +229,25 @@ func TestRedirects(t *testing.T) {
 	require.Equal(t, "application/json", got.Header.Get("Accept"))
 }
 
-// Whatever does something is sent to where it was addressed, once, and never made a GET.
-func TestOnlyWhatReadsIsRedirected(t *testing.T) {
-	var asked atomic.Int32
+// Only redirects of GET and HEAD are followed.
+func TestOnlyGetAndHeadAreRedirected(t *testing.T) {
+	var requests atomic.Int32
 	c, url := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if code, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/")); err == nil {
 			http.Redirect(w, r, "/there", code)
 		}
 	})
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		for method, want := range map[string]int{"POST": code, "PUT": code, "PATCH": code, "DELETE": code, "GET": 200, "HEAD": 200} {
-			asked.Store(0)
+			requests.Store(0)
 			req, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("%s/%d", url, code), strings.NewReader("a"))
 			require.NoError(t, err)
 			resp, err := c.Do(req)
 			require.NoError(t, err)
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, want, resp.StatusCode, "%s %d", method, code)
-			require.Equal(t, want == 200, asked.Load() == 2, "%s %d", method, code)
+			require.Equal(t, want == 200, requests.Load() == 2, "%s %d", method, code)
 		}
 	}
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Credentials says where the credentials of a request are.
+// Credentials names the places of a request that contain credentials.
 type Credentials struct {
 	Headers []string
 	Query   []string // names of parameters
-	Body    bool     // the body has credentials: a redirect to another origin is refused
+	Body    bool     // whether the body has credentials; then a redirect to another origin is refused
 }
 
 type credentialsKey struct{}
 
-// WithCredentials marks the context of a request that carries credentials. A redirect of such a request to another origin takes none
-// of them along, and one from https to http is refused.
+// WithCredentials returns the context for a request that contains credentials. A redirect of the request to another origin does not contain them, and
+// a redirect from https to http is refused.
 func WithCredentials(ctx context.Context, c Credentials) context.Context {
 	return context.WithValue(ctx, credentialsKey{}, c)
 }
 
-// protectCredentials removes from a redirect the headers and parameters for the origin of the first request. They stay removed after a
-// redirect back to that origin, since another origin has chosen the address.
+// protectCredentials removes the headers and parameters from a redirect that only the origin of the first request may get. They stay removed in a
+// redirect back to that origin, because another origin has chosen the URL.
 func protectCredentials(req *http.Request, via []*http.Request) error {
 	c, _ := req.Context().Value(credentialsKey{}).(Credentials)
-	carries := len(c.Headers) > 0 || len(c.Query) > 0 || c.Body
-	if carries && req.URL.Scheme == "http" && slices.ContainsFunc(via, func(r *http.Request) bool { return r.URL.Scheme == "https" }) {
+	hasCredentials := len(c.Headers) > 0 || len(c.Query) > 0 || c.Body
+	if hasCredentials && req.URL.Scheme == "http" && slices.ContainsFunc(via, func(r *http.Request) bool { return r.URL.Scheme == "https" }) {
 		return agent.Errorf(agent.CodeDenied, operationName(req.URL.Host), "a request with credentials is redirected from https to http")
 	}
 	first := via[0].URL
-	if sameOrigin(first, req.URL) && !slices.ContainsFunc(via, func(r *http.Request) bool { return !sameOrigin(first, r.URL) }) {
+	if isSameOrigin(first, req.URL) && !slices.ContainsFunc(via, func(r *http.Request) bool { return !isSameOrigin(first, r.URL) }) {
 		return nil
 	}
 	if c.Body {
@@ -45,7 +45,7 @@ func protectCredentials(req *http.Request, via []*http.Request) error {
 			delete(req.Header, name)
 		}
 	}
-	// The server may have copied the query of the last request into the address.
+	// The server may have copied the query of the last request into the redirect's URL.
 	if query := req.URL.Query(); slices.ContainsFunc(c.Query, query.Has) {
 		for _, name := range c.Query {
 			query.Del(name)
@@ -55,7 +55,7 @@ func protectCredentials(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-func sameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
+func isSameOrigin(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.Host }
 
 // HostFits reports whether one of the rules, "host" or "*.host", either with ":port", matches the host of a URL, and whether such a rule
 // names the port. A malformed rule matches nothing.

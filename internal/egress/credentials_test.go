@@ -14,12 +14,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// site is a TLS server that remembers what it was asked and redirects where it is told: /go?to=URL.
+// site is a server that keeps its requests, and redirects /go?to=URL to the URL.
 type site struct {
 	*httptest.Server
 
-	mu    sync.Mutex
-	asked []*http.Request
+	mu       sync.Mutex
+	requests []*http.Request
 }
 
 func newSite(t *testing.T, start func(http.Handler) *httptest.Server) *site {
@@ -27,7 +27,7 @@ func newSite(t *testing.T, start func(http.Handler) *httptest.Server) *site {
 	s := &site{}
 	s.Server = start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
-		s.asked = append(s.asked, r)
+		s.requests = append(s.requests, r)
 		s.mu.Unlock()
 		if to := r.URL.Query().Get("to"); to != "" {
 			http.Redirect(w, r, to, http.StatusTemporaryRedirect)
@@ -42,12 +42,13 @@ func newSite(t *testing.T, start func(http.Handler) *httptest.Server) *site {
 func (s *site) last() *http.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked[len(s.asked)-1]
+	return s.requests[len(s.requests)-1]
 }
 
-func (s *site) to(u string) string { return s.URL + "/go?api_key=k&to=" + url.QueryEscape(u) }
+// redirectTo returns a URL of the site that redirects to u.
+func (s *site) redirectTo(u string) string { return s.URL + "/go?api_key=k&to=" + url.QueryEscape(u) }
 
-// Credentials stay at the origin that they are for.
+// Credentials are sent only to the origin of the first request.
 func TestCredentialsOnRedirects(t *testing.T) {
 	home, other, bare := newSite(t, httptest.NewTLSServer), newSite(t, httptest.NewTLSServer), newSite(t, httptest.NewServer)
 	var allowed []string
@@ -58,8 +59,8 @@ func TestCredentialsOnRedirects(t *testing.T) {
 	c, err := New(Config{AllowPrivate: allowed})
 	require.NoError(t, err)
 	transport, _ := c.http.Transport.(*http.Transport)
-	own, _ := home.Client().Transport.(*http.Transport)
-	transport.TLSClientConfig = own.TLSClientConfig
+	trusting, _ := home.Client().Transport.(*http.Transport)
+	transport.TLSClientConfig = trusting.TLSClientConfig
 	t.Cleanup(c.CloseIdleConnections)
 
 	send := func(credentials Credentials, u string) error {
@@ -77,33 +78,33 @@ func TestCredentialsOnRedirects(t *testing.T) {
 	}
 	header := Credentials{Headers: []string{"X-Api-Key", "Authorization", "Accept-Language"}, Query: []string{"api_key"}}
 
-	require.NoError(t, send(header, home.to("/there?api_key=k")))
-	require.Equal(t, "secret", home.last().Header.Get("X-Api-Key"), "the same origin has them")
+	require.NoError(t, send(header, home.redirectTo("/there?api_key=k")))
+	require.Equal(t, "secret", home.last().Header.Get("X-Api-Key"), "the same origin gets them")
 	require.Equal(t, "k", home.last().URL.Query().Get("api_key"))
 
-	require.NoError(t, send(header, home.to(other.URL+"/there?api_key=k&page=2")))
+	require.NoError(t, send(header, home.redirectTo(other.URL+"/there?api_key=k&page=2")))
 	for _, name := range header.Headers {
 		require.Empty(t, other.last().Header.Get(name), name)
 	}
 	require.Equal(t, "page=2", other.last().URL.RawQuery)
 
-	require.NoError(t, send(header, home.to(other.to(home.URL+"/back"))))
+	require.NoError(t, send(header, home.redirectTo(other.redirectTo(home.URL+"/back"))))
 	require.Equal(t, "/back", home.last().URL.Path)
-	require.Empty(t, home.last().Header.Get("X-Api-Key"), "another origin has decided where the request goes")
+	require.Empty(t, home.last().Header.Get("X-Api-Key"), "another origin has chosen the URL")
 
 	for _, credentials := range []Credentials{header, {Query: []string{"api_key"}}, {Body: true}} {
-		err = send(credentials, home.to(bare.URL+"/there"))
+		err = send(credentials, home.redirectTo(bare.URL+"/there"))
 		require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
 	}
-	require.ErrorContains(t, send(header, home.to(bare.URL)), "from https to http")
-	require.Empty(t, bare.asked)
-	require.NoError(t, send(Credentials{}, home.to(bare.URL)), "without credentials it may go anywhere")
+	require.ErrorContains(t, send(header, home.redirectTo(bare.URL)), "from https to http")
+	require.Empty(t, bare.requests)
+	require.NoError(t, send(Credentials{}, home.redirectTo(bare.URL)), "a request without credentials may be redirected to http")
 
-	before := len(other.asked)
-	err = send(Credentials{Body: true}, home.to(other.URL))
+	before := len(other.requests)
+	err = send(Credentials{Body: true}, home.redirectTo(other.URL))
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err))
-	require.Len(t, other.asked, before)
-	require.NoError(t, send(Credentials{Body: true}, home.to("/there")))
+	require.Len(t, other.requests, before)
+	require.NoError(t, send(Credentials{Body: true}, home.redirectTo("/there")))
 }
 
 func TestHostFits(t *testing.T) {
@@ -134,7 +135,7 @@ func TestHostFits(t *testing.T) {
 	} {
 		u, err := url.Parse(c.url)
 		if err != nil {
-			continue // no URL, no request
+			continue // not a URL
 		}
 		fits, withPort := HostFits(strings.Split(c.rules, ","), u)
 		require.Equal(t, c.fits, fits, "%s on %s", c.rules, c.url)

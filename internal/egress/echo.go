@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/redact"
 )
 
-// minSecret is the number of bytes below which a credential is not masked in responses: it would be found by chance.
+// minSecret is the length in bytes from which a credential is masked in responses. A shorter one would match other text by chance.
 const minSecret = 4
 
 // secretsOf returns the values of a request's credentials.
@@ -29,7 +29,7 @@ func secretsOf(ctx context.Context, req *http.Request) []string {
 	return slices.DeleteFunc(values, func(v string) bool { return len(v) < minSecret })
 }
 
-// secretsOfHeader returns the secrets in the value of a header: each cookie, what follows the scheme of Authorization, or else all of it.
+// secretsOfHeader returns the secrets in the value of a header: each cookie, the credentials of Authorization, or the whole value of another header.
 func secretsOfHeader(name, value string) []string {
 	var secrets []string
 	if strings.EqualFold(name, "Cookie") {
@@ -54,8 +54,7 @@ func secretsOfHeader(name, value string) []string {
 	return secrets
 }
 
-// maskCredentials masks the credentials of a request that the server repeats in the headers and the body of its response, so that no tool
-// or model sees them.
+// maskCredentials masks the secrets in the headers and the body of a response, so that no tool or model sees them.
 func maskCredentials(resp *http.Response, secrets []string) {
 	if len(secrets) == 0 {
 		return

@@ -12,16 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a server repeats of the credentials that it was sent does not come back.
+// Credentials that a server repeats in its response are masked.
 func TestEchoedCredentials(t *testing.T) {
 	const secret, password = `tok+en/"123"`, "pass:word-1"
-	c, at := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
+	c, address := upstream(t, Config{}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Echo", r.Header.Get("X-Api-Key"))
 		fmt.Fprintf(w, "%s|%s|%s|%s|%s", r.Header.Get("X-Api-Key"), r.Header.Get("Authorization"), password, r.URL.RawQuery, r.URL.Query().Get("key"))
 		fmt.Fprintf(w, "|%q|short: abc|%s", r.Header.Get("X-Api-Key"), r.Header.Get("X-Plain"))
 		fmt.Fprintf(w, "|%s|%s", r.Header.Get("Cookie"), r.Header.Get("X-Words"))
 	})
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/?q=public&key="+url.QueryEscape(secret), nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/?q=public&key="+url.QueryEscape(secret), nil)
 	require.NoError(t, err)
 	req.Header.Set("X-Api-Key", secret)
 	req.Header.Set("X-Short", "abc")

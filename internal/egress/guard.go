@@ -15,22 +15,22 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// guard checks URLs before DNS and addresses after it.
+// guard checks URLs before DNS resolution and addresses after it.
 type guard struct {
-	hosts   []hostRule     // the allow-list; empty: any
-	names   []hostRule     // private exceptions by name or address, always with a port
+	hosts   []hostRule     // the allow-list; empty: any host
+	names   []hostRule     // private exceptions by name, always with a port
 	nets    []netRule      // private exceptions by network
 	special *ssrf.Guardian // checks for special-purpose addresses
 }
 
-// hostRule matches a host, or with wild any name below it; port 0 matches any.
+// hostRule matches a host or, if isWildcard is set, any name below it. Port 0 matches any port.
 type hostRule struct {
-	host string
-	wild bool
-	port uint16
+	host       string
+	isWildcard bool
+	port       uint16
 }
 
-// netRule matches addresses; port 0 matches any.
+// netRule matches addresses. Port 0 matches any port.
 type netRule struct {
 	prefix netip.Prefix
 	port   uint16
@@ -81,7 +81,7 @@ func (g *guard) checkURL(u *url.URL) error {
 	if len(g.hosts) > 0 && !matchesHost(g.hosts, host, port) && !g.isPrivateException(host, port) {
 		return agent.Errorf(agent.CodeDenied, operationName(u.Host), "the host is not on the allow-list")
 	}
-	// A literal address needs no DNS. To refuse it here costs no connection and makes a better error. The control hook checks it again.
+	// A literal address is checked now, because the error is better. The control hook checks it again.
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return g.checkAddr(host, netip.AddrPortFrom(ip, port))
 	}
@@ -97,19 +97,19 @@ func (g *guard) control(addr string) func(network, address string, c syscall.Raw
 	return func(_, address string, _ syscall.RawConn) error {
 		ip, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return agent.Errorf(agent.CodeDenied, operationName(host), "%q is no address", address)
+			return agent.Errorf(agent.CodeDenied, operationName(host), "%q is not an address", address)
 		}
 		return g.checkAddr(host, ip)
 	}
 }
 
-// checkAddr returns an error for an address that may not be connected to. host is the name that resolved to it.
+// checkAddr returns an error if no connection to an address is allowed. host is the name that resolved to it.
 func (g *guard) checkAddr(host string, to netip.AddrPort) error {
 	ip := to.Addr()
 	if ip.Zone() == "" && (g.allowsAddr(ip, to.Port()) || matchesHost(g.names, host, to.Port())) {
 		return nil
 	}
-	// The library refuses every IPv6 address outside 2000::/3, and with it the mapped and translated forms of IPv4 addresses.
+	// The library refuses every IPv6 address outside 2000::/3, which includes the mapped and translated forms of IPv4 addresses.
 	if err := g.special.SafeAddr(ip); err != nil {
 		return agent.Errorf(agent.CodeDenied, operationName(host), "%s is not a public address", ip)
 	}
@@ -135,15 +135,15 @@ func matchesHost(rules []hostRule, host string, port uint16) bool {
 		if r.port != 0 && r.port != port {
 			continue
 		}
-		if host == r.host && !r.wild || r.wild && strings.HasSuffix(host, "."+r.host) {
+		if r.isWildcard && strings.HasSuffix(host, "."+r.host) || !r.isWildcard && host == r.host {
 			return true
 		}
 	}
 	return false
 }
 
-// canonicalHost returns the canonical form of a host. It refuses an IPv4 address in octal, hexadecimal, decimal or short form: some
-// resolvers read it as 127.0.0.1 and others as a name.
+// canonicalHost returns the canonical form of a host. It refuses an IPv4 address in octal, hexadecimal, decimal or short form, which some resolvers take
+// for an address such as 127.0.0.1 and others for a name.
 func canonicalHost(host string) (string, error) {
 	host = strings.TrimSuffix(host, ".")
 	if host == "" {
@@ -167,7 +167,7 @@ func canonicalHost(host string) (string, error) {
 	host = strings.ToLower(host)
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if last == "" || isIPv4Label(last) {
-		return "", agent.Invalid("url", "the host %q is no valid name or dotted address", host)
+		return "", agent.Invalid("url", "the host %q is not a valid name or dotted address", host)
 	}
 	if strings.ContainsAny(host, ":%/\\@ []") {
 		return "", agent.Invalid("url", "the host is not a valid name")
@@ -175,7 +175,7 @@ func canonicalHost(host string) (string, error) {
 	return host, nil
 }
 
-// isIPv4Label reports whether resolvers may read a host's last label as part of an IPv4 address (the URL standard's "ends in a number").
+// isIPv4Label reports whether resolvers may take a host whose last label is label for an IPv4 address ("ends in a number" in the URL standard).
 func isIPv4Label(label string) bool {
 	if _, err := strconv.ParseUint(label, 0, 64); err == nil {
 		return true
@@ -183,6 +183,7 @@ func isIPv4Label(label string) bool {
 	return strings.Trim(label, "0123456789") == ""
 }
 
+// portOf returns the port of a URL, or the default port of its scheme.
 func portOf(u *url.URL) (uint16, error) {
 	switch s := u.Port(); {
 	case s != "":

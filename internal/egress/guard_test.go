@@ -85,7 +85,7 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-func TestExceptionHoldsUnderAnyName(t *testing.T) {
+func TestAddressExceptionForAnyName(t *testing.T) {
 	g, err := newGuard(nil, []string{"127.0.0.1:9000", "flights.internal:8080", "[::1]:9000"})
 	require.NoError(t, err)
 	require.NoError(t, g.checkAddr("localhost", netip.MustParseAddrPort("127.0.0.1:9000")))
@@ -95,7 +95,7 @@ func TestExceptionHoldsUnderAnyName(t *testing.T) {
 	require.Error(t, g.checkAddr("other.internal", netip.MustParseAddrPort("10.1.1.1:8080")))
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	tests := []struct {
 		name  string
 		cfg   Config
@@ -124,7 +124,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a model writes: the check neither panics nor lets a special address through.
+// FuzzCheckURL checks that no URL makes the check panic or accept a special address.
 func FuzzCheckURL(f *testing.F) {
 	for _, s := range []string{
 		"http://127.0.0.1/", "https://api.example.com:8443/x?y", "http://[::ffff:10.0.0.1]:80", "http://0x7f.1", "http://a..b",

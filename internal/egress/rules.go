@@ -13,10 +13,10 @@ var (
 	errCIDRShape = errors.New("want a network as 10.0.0.0/8 or 10.0.0.0/8:8080")
 )
 
-// parseHostRule parses name, *.name, address, [address], each with or without :port.
+// parseHostRule parses name, *.name, address or [address], each with or without :port.
 func parseHostRule(s string) (hostRule, error) {
 	var r hostRule
-	s, r.wild = strings.CutPrefix(s, "*.")
+	s, r.isWildcard = strings.CutPrefix(s, "*.")
 	host, port, err := splitPort(s)
 	if err != nil || host == "" || strings.ContainsAny(host, "/*@") {
 		return r, errHostShape
@@ -36,10 +36,10 @@ func (g *guard) allowPrivate(s string) error {
 		if err != nil {
 			return err
 		}
-		if r.port == 0 || r.wild {
+		if r.port == 0 || r.isWildcard {
 			return errNeedsPort
 		}
-		// An address is allowed whatever name resolves to it.
+		// An address is allowed for every name that resolves to it.
 		if ip, err := netip.ParseAddr(r.host); err == nil {
 			ip = ip.Unmap()
 			g.nets = append(g.nets, netRule{prefix: netip.PrefixFrom(ip, ip.BitLen()), port: r.port})
@@ -64,11 +64,11 @@ func (g *guard) allowPrivate(s string) error {
 	return nil
 }
 
-// splitPort splits off :port; an IPv6 address with a port needs brackets.
+// splitPort splits text into host and port, which is 0 if there is none. An IPv6 address with a port needs brackets.
 func splitPort(s string) (host string, port uint16, err error) {
 	if rest, ok := strings.CutPrefix(s, "["); ok {
-		addr, tail, closed := strings.Cut(rest, "]")
-		if !closed {
+		addr, tail, isClosed := strings.Cut(rest, "]")
+		if !isClosed {
 			return "", 0, errHostShape
 		}
 		if tail == "" {

@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress/egresstest"
 )
 
-// The client by itself, with the least that a tool does: read JSON.
+// TestAttacks runs the suite with the simplest tool, which reads JSON.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -37,7 +37,7 @@ func TestAttacks(t *testing.T) {
 					return err
 				}
 				if !json.Valid(body) {
-					return agent.Invalid("", "is no JSON")
+					return agent.Invalid("", "is not JSON")
 				}
 				return nil
 			}})
@@ -45,8 +45,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// A name that resolves to a public address when checked and to loopback when dialled must not pass. Here every name that is none of the
-// world's resolves to loopback, and the server that would answer exists.
+// A name that resolves to loopback is refused. The world's DNS server resolves every other name to loopback, where a server listens.
 func TestNameThatResolvesToLoopback(t *testing.T) {
 	w := egresstest.NewWorld(t, "[]", "application/json")
 	port := w.Port()

@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// connection is the SMTP connection of one delivery. It can be cut at any time.
+// connection is the SMTP connection of one delivery. It can be closed at any time.
 type connection struct {
-	tls *tls.Config // nil: no TLS, or STARTTLS
+	tls *tls.Config // nil: the connection does not begin with TLS
 
-	mu    sync.Mutex
-	conn  net.Conn
-	isCut bool
+	mu       sync.Mutex
+	conn     net.Conn
+	isClosed bool
 }
 
+// dial connects, and does the TLS handshake if the connection begins with TLS.
 func (c *connection) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, addr)
@@ -32,19 +33,19 @@ func (c *connection) dial(ctx context.Context, network, addr string) (net.Conn, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isCut {
-		_ = conn.Close() // it was cut while it was dialed
+	if c.isClosed { // while it was dialed
+		_ = conn.Close()
 		return nil, context.Canceled
 	}
 	c.conn = conn
 	return conn, nil
 }
 
-// cut closes the connection without completing what is being sent.
-func (c *connection) cut() {
+// close closes the connection without completing the message that is being sent.
+func (c *connection) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.isCut = true
+	c.isClosed = true
 	if conn := c.conn; conn != nil {
 		if secured, ok := conn.(*tls.Conn); ok {
 			conn = secured.NetConn() // closing TLS could block

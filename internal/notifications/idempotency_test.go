@@ -11,9 +11,9 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// A server tells a repeated attempt from another visit. No header of a definition has net/http send a request twice that is lost on a
-// connection of before.
-func TestIdempotencyKeys(t *testing.T) {
+// A repeated attempt has the same Idempotency-Key. net/http would repeat a request with that header by itself if its connection broke, which must not
+// happen.
+func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPost, http.MethodPatch, http.MethodDelete} {
 		for _, body := range []string{`{"a":1}`, ""} {
@@ -22,7 +22,7 @@ func TestIdempotencyKeys(t *testing.T) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				keys = append(keys, r.Header.Get("Idempotency-Key"))
 				if r.Header.Get("Idempotency-Key") == "lost" {
-					panic(http.ErrAbortHandler) // hangs up
+					panic(http.ErrAbortHandler) // closes the connection
 				}
 			}))
 			t.Cleanup(s.Close)

@@ -21,31 +21,32 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The ways to secure a connection.
+// Values of [Config.TLS].
 const (
 	TLSNone     = "none"
-	TLSStart    = "starttls" // refused by a server that does not offer it
+	TLSStart    = "starttls" // a server without STARTTLS is an error
 	TLSImplicit = "tls"
 )
 
 // Bounds of a mail.
 const (
-	maxRecipients = 50
-	maxSubject    = 500     // characters
-	maxBody       = 1 << 20 // bytes
+	maxRecipients   = 50
+	maxSubject      = 500     // characters
+	maxBody         = 1 << 20 // bytes
+	maxAddressBytes = 320
 )
 
 // Config is the configuration of [NewMailer].
 type Config struct {
-	Addr      string // host:port
-	From      string // an address, with a name or without
-	DefaultTo []string
-	Username  string // empty: no authentication
+	Addr      string   // host:port
+	From      string   // an address, with or without a name
+	DefaultTo []string // the recipients of mail that names none
+	Username  string   // empty: no authentication
 	Password  string
 	TLS       string        // none, starttls or tls; empty: starttls
-	AllowTo   []string      // addresses, or *@domain; empty: any
-	Timeout   time.Duration // of the whole delivery; 0: 30 s
-	TLSConfig *tls.Config   // nil: the system's roots
+	AllowTo   []string      // allowed recipients: addresses, or *@domain; empty: any
+	Timeout   time.Duration // of one delivery; 0: 30 s
+	TLSConfig *tls.Config   // nil: the system's root certificates
 }
 
 // Mailer sends mail through one server.
@@ -56,7 +57,7 @@ type Mailer struct {
 	from   *mail.Address
 }
 
-// NewMailer checks the configuration. It does not connect.
+// NewMailer returns a mailer, or an error that names the invalid setting. It does not connect.
 func NewMailer(c Config) (*Mailer, error) {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err != nil {
@@ -64,9 +65,9 @@ func NewMailer(c Config) (*Mailer, error) {
 	}
 	number, err := strconv.Atoi(port)
 	if err != nil || number < 1 || number > 65535 {
-		return nil, agent.Invalid("addr", "port %q is no number from 1 to 65535", port)
+		return nil, agent.Invalid("addr", "want a port from 1 to 65535, got %q", port)
 	}
-	from, err := address(c.From)
+	from, err := parseAddress(c.From)
 	if err != nil {
 		return nil, agent.Invalid("from", "%w", err)
 	}
@@ -76,7 +77,7 @@ func NewMailer(c Config) (*Mailer, error) {
 	}
 	c.Timeout = cmp.Or(max(c.Timeout, 0), 30*time.Second)
 	for i, pattern := range c.AllowTo {
-		if _, err := address(strings.Replace(pattern, "*@", "x@", 1)); err != nil {
+		if _, err := parseAddress(strings.Replace(pattern, "*@", "x@", 1)); err != nil {
 			return nil, agent.Invalid(fmt.Sprintf("allow_to[%d]", i), "want an address or *@domain: %w", err)
 		}
 	}
@@ -89,14 +90,15 @@ func NewMailer(c Config) (*Mailer, error) {
 	return m, nil
 }
 
-// Send sends one mail. It calls mark when the server has accepted sender and recipients and waits for the text.
+// Send sends one mail. It calls mark after the server has accepted the sender and the recipients, and before it sends the text. If mark returns an
+// error, the mail is not sent and Send returns that error.
 func (m *Mailer) Send(ctx context.Context, letter Mail, mark func() error) error {
 	ctx, stop := context.WithTimeout(ctx, m.config.Timeout)
 	defer stop()
-	var marked error
+	var markErr error
 	msg, err := m.compose(letter, func() error {
-		marked = mark()
-		return marked
+		markErr = mark()
+		return markErr
 	})
 	if err != nil {
 		return err
@@ -106,16 +108,16 @@ func (m *Mailer) Send(ctx context.Context, letter Mail, mark func() error) error
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, "send mail", "%w", err)
 	}
-	// Closing a client would complete the text it has begun, and the server would accept it. So the connection is cut after an error and
-	// when the time is over.
-	defer conn.cut()
-	defer context.AfterFunc(ctx, conn.cut)()
+	// Closing the client would complete a partial text, which the server would accept. So the connection is closed after an error and when ctx
+	// ends.
+	defer conn.close()
+	defer context.AfterFunc(ctx, conn.close)()
 	if err := client.DialWithContext(ctx); err != nil {
 		return dialError(err)
 	}
 	if err := client.Send(msg); err != nil {
-		if marked != nil {
-			return marked
+		if markErr != nil {
+			return markErr
 		}
 		return deliveryError(err)
 	}
@@ -132,7 +134,7 @@ func (m *Mailer) compose(letter Mail, ready func() error) (*gomail.Msg, error) {
 	subject := strings.TrimSpace(letter.Subject)
 	switch {
 	case len(to) == 0:
-		return nil, agent.Invalid("to", "nobody is named, and there is no default recipient")
+		return nil, agent.Invalid("to", "is empty, and there is no default recipient")
 	case len(to)+len(letter.Cc) > maxRecipients:
 		return nil, agent.FieldErrorf(agent.CodeOverflow, "to", "has %d recipients, at most %d", len(to)+len(letter.Cc), maxRecipients)
 	case strings.ContainsFunc(subject, unicode.IsControl):
@@ -147,11 +149,11 @@ func (m *Mailer) compose(letter Mail, ready func() error) (*gomail.Msg, error) {
 		return nil, agent.Invalid("from", "%w", err)
 	}
 	for _, list := range []struct {
-		field string
-		given []string
-		add   func(name, addr string) error
+		field     string
+		addresses []string
+		add       func(name, addr string) error
 	}{{"to", to, msg.AddToFormat}, {"cc", letter.Cc, msg.AddCcFormat}} {
-		for i, text := range list.given {
+		for i, text := range list.addresses {
 			a, err := m.recipient(text)
 			if err == nil {
 				err = list.add(a.Name, a.Address)
@@ -177,14 +179,15 @@ func (m *Mailer) compose(letter Mail, ready func() error) (*gomail.Msg, error) {
 	return msg, nil
 }
 
+// domain returns the domain of the sender's address.
 func (m *Mailer) domain() string {
 	_, domain, _ := strings.Cut(m.from.Address, "@")
 	return domain
 }
 
-// recipient checks an address and whether mail may go there.
+// recipient parses an address to which mail may be sent.
 func (m *Mailer) recipient(text string) (*mail.Address, error) {
-	a, err := address(text)
+	a, err := parseAddress(text)
 	if err != nil || len(m.config.AllowTo) == 0 {
 		return a, err
 	}
@@ -197,18 +200,19 @@ func (m *Mailer) recipient(text string) (*mail.Address, error) {
 	return nil, agent.Errorf(agent.CodeDenied, "", "mail to %s is not allowed here", a.Address)
 }
 
-// address parses one address and rejects anything that could begin another header.
-func address(text string) (*mail.Address, error) {
-	if strings.ContainsFunc(text, unicode.IsControl) || len(text) > 320 {
-		return nil, agent.Invalid("", "%.80q is no address", text)
+// parseAddress parses one address. It refuses characters that could begin another header.
+func parseAddress(text string) (*mail.Address, error) {
+	invalid := agent.Invalid("", "%.80q is not an address", text)
+	if strings.ContainsFunc(text, unicode.IsControl) || len(text) > maxAddressBytes {
+		return nil, invalid
 	}
 	a, err := mail.ParseAddress(text)
 	if err != nil {
-		return nil, agent.Invalid("", "%.80q is no address: %w", text, err)
+		return nil, agent.Invalid("", "%.80q is not an address: %w", text, err)
 	}
-	if strings.ContainsFunc(a.Address, func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) || r == '"' }) ||
-		strings.Count(a.Address, "@") != 1 {
-		return nil, agent.Invalid("", "%.80q is no address", text)
+	isForbidden := func(r rune) bool { return unicode.IsControl(r) || unicode.IsSpace(r) || r == '"' }
+	if strings.ContainsFunc(a.Address, isForbidden) || strings.Count(a.Address, "@") != 1 {
+		return nil, invalid
 	}
 	return a, nil
 }
@@ -254,9 +258,9 @@ func deliveryError(err error) error {
 		return fmt.Errorf("send mail: %w: %w", err, ErrUnknown)
 	}
 	switch e.Reason {
-	case gomail.ErrSMTPReset: // after the server has taken it
+	case gomail.ErrSMTPReset: // after the server has accepted the mail
 		return nil
-	case gomail.ErrSMTPDataClose: // the text is complete: without an answer nobody knows
+	case gomail.ErrSMTPDataClose: // the text was sent, but the server's answer is missing
 		if e.ErrorCode() == 0 {
 			return fmt.Errorf("send mail: the server did not answer after the text: %w: %w", err, ErrUnknown)
 		}

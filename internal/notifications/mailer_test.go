@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,39 +23,32 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// sink takes mail as a server does.
+// sink is an SMTP server that keeps the mail it receives.
 type sink struct {
 	mu       sync.Mutex
-	mails    []taken
+	mails    []receivedMail
 	password string // empty: no authentication
-	tls      bool
-	refuse   string // a recipient
+	refuse   string // a recipient that it refuses
 }
 
-type taken struct {
+type receivedMail struct {
 	from string
 	to   []string
 	data string
 	user string
 }
 
-func (s *sink) NewSession(c *smtp.Conn) (smtp.Session, error) {
-	_, secured := c.TLSConnectionState()
-	if s.tls && !secured {
-		return nil, nil //nolint:nilnil // STARTTLS comes first; the library asks again
-	}
-	return &session{sink: s}, nil
-}
+func (s *sink) NewSession(*smtp.Conn) (smtp.Session, error) { return &session{sink: s}, nil }
 
-func (s *sink) all() []taken {
+func (s *sink) all() []receivedMail {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]taken(nil), s.mails...)
+	return slices.Clone(s.mails)
 }
 
 type session struct {
 	sink *sink
-	mail taken
+	mail receivedMail
 }
 
 func (s *session) AuthMechanisms() []string {
@@ -104,7 +98,7 @@ func (s *session) Data(r io.Reader) error {
 func (*session) Reset()        {}
 func (*session) Logout() error { return nil }
 
-// certificate is one for 127.0.0.1, and who trusts it.
+// certificate returns the configurations of a server with a certificate for 127.0.0.1, and of a client that trusts it.
 func certificate(t *testing.T) (server, client *tls.Config) {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)
@@ -114,14 +108,15 @@ func certificate(t *testing.T) (server, client *tls.Config) {
 	return &tls.Config{Certificates: s.TLS.Certificates}, &tls.Config{RootCAs: roots}
 }
 
-func serve(t *testing.T, s *sink, server *tls.Config, implicit bool) string {
+// serve starts a server and returns its address.
+func serve(t *testing.T, s *sink, server *tls.Config, implicitTLS bool) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	srv := smtp.NewServer(s)
 	srv.Domain, srv.AllowInsecureAuth, srv.TLSConfig = "sink", true, server
 	addr := l.Addr().String()
-	if implicit {
+	if implicitTLS {
 		srv.TLSConfig = nil
 		l = tls.NewListener(l, server)
 	}
@@ -145,18 +140,18 @@ func letter() notifications.Mail {
 	return notifications.Mail{To: []string{"ops@example.com"}, Subject: "Price drop: Zürich", Body: "NYC–LAX 421\n.\nend", ID: "abc"}
 }
 
-// marks counts the marks.
-func marks(n *int) func() error {
+// countMark returns a function for Send that counts its calls.
+func countMark(n *int) func() error {
 	return func() error { *n++; return nil }
 }
 
 func TestDelivery(t *testing.T) {
 	serverTLS, clientTLS := certificate(t)
 	for _, c := range []struct {
-		name     string
-		sink     *sink
-		config   notifications.Config
-		implicit bool
+		name        string
+		sink        *sink
+		config      notifications.Config
+		implicitTLS bool
 	}{
 		{"plain", &sink{}, notifications.Config{TLS: notifications.TLSNone}, false},
 		{"starttls", &sink{}, notifications.Config{TLS: notifications.TLSStart, TLSConfig: clientTLS}, false},
@@ -165,11 +160,11 @@ func TestDelivery(t *testing.T) {
 		{"authenticated", &sink{password: "hunter2"}, notifications.Config{TLSConfig: clientTLS, Username: "bot", Password: "hunter2"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.config.Addr = serve(t, c.sink, serverTLS, c.implicit)
+			c.config.Addr = serve(t, c.sink, serverTLS, c.implicitTLS)
 			n := 0
 			m := letter()
 			m.Cc = []string{"Boss <boss@example.com>"}
-			require.NoError(t, mailer(t, c.config).Send(t.Context(), m, marks(&n)))
+			require.NoError(t, mailer(t, c.config).Send(t.Context(), m, countMark(&n)))
 			require.Equal(t, 1, n)
 			got := c.sink.all()
 			require.Len(t, got, 1)
@@ -190,14 +185,14 @@ func TestDefaultRecipient(t *testing.T) {
 	m := letter()
 	m.To = nil
 	n := 0
-	err := mailer(t, c).Send(t.Context(), m, marks(&n))
+	err := mailer(t, c).Send(t.Context(), m, countMark(&n))
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	c.DefaultTo = []string{"desk@example.com"}
-	require.NoError(t, mailer(t, c).Send(t.Context(), m, marks(&n)))
+	require.NoError(t, mailer(t, c).Send(t.Context(), m, countMark(&n)))
 	require.Equal(t, []string{"desk@example.com"}, s.all()[0].to)
 }
 
-// What is refused before the text has not happened, and says whether another attempt may help.
+// A mail that is refused before its text has not arrived. The code of the error says whether a retry may help.
 func TestRefusals(t *testing.T) {
 	serverTLS, clientTLS := certificate(t)
 	for _, c := range []struct {
@@ -205,8 +200,8 @@ func TestRefusals(t *testing.T) {
 		sink   *sink
 		config notifications.Config
 		server *tls.Config
-		want   agent.Code
-		says   string
+		code   agent.Code
+		text   string
 	}{
 		{"a recipient", &sink{refuse: "ops@example.com"}, notifications.Config{TLS: notifications.TLSNone}, nil, agent.CodeInvalid, "no such user"},
 		{
@@ -221,9 +216,9 @@ func TestRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			c.config.Addr = serve(t, c.sink, c.server, false)
 			n := 0
-			err := mailer(t, c.config).Send(t.Context(), letter(), marks(&n))
-			require.Contains(t, []agent.Code{c.want, agent.CodeDenied}, agent.CodeOf(err), "%v", err)
-			require.ErrorContains(t, err, c.says)
+			err := mailer(t, c.config).Send(t.Context(), letter(), countMark(&n))
+			require.Contains(t, []agent.Code{c.code, agent.CodeDenied}, agent.CodeOf(err), "%v", err)
+			require.ErrorContains(t, err, c.text)
 			require.NotContains(t, err.Error(), "hunter2")
 			require.NotErrorIs(t, err, notifications.ErrUnknown)
 			require.Zero(t, n)
@@ -232,8 +227,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// talk answers each command by its first word; "" hangs up instead, "…" never answers.
-func talk(t *testing.T, replies map[string]string) string {
+// startScript starts a server that replies to each command as replies says for its first word. "" closes the connection, and "…" never replies. It
+// returns the server's address.
+func startScript(t *testing.T, replies map[string]string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -246,9 +242,9 @@ func talk(t *testing.T, replies map[string]string) string {
 			return
 		}
 		defer conn.Close()
-		say := func(key, normal string) bool {
-			text, ok := replies[key]
-			if !ok {
+		reply := func(key, normal string) (ok bool) {
+			text, isScripted := replies[key]
+			if !isScripted {
 				text = normal
 			}
 			if text != "" && text != "…" {
@@ -256,7 +252,7 @@ func talk(t *testing.T, replies map[string]string) string {
 			}
 			return text != "" && err == nil
 		}
-		if !say("hello", "220 sink") {
+		if !reply("hello", "220 sink") {
 			return
 		}
 		lines := bufio.NewScanner(conn)
@@ -266,7 +262,7 @@ func talk(t *testing.T, replies map[string]string) string {
 			switch {
 			case inText && lines.Text() == ".":
 				inText = false
-				if !say("end", "250 taken") {
+				if !reply("end", "250 accepted") {
 					return
 				}
 			case inText:
@@ -274,12 +270,12 @@ func talk(t *testing.T, replies map[string]string) string {
 					return
 				}
 			case word == "DATA":
-				if !say(word, "354 go on") {
+				if !reply(word, "354 continue") {
 					return
 				}
 				inText = replies[word] == ""
 			default:
-				if !say(word, "250 ok") {
+				if !reply(word, "250 ok") {
 					return
 				}
 			}
@@ -288,13 +284,13 @@ func talk(t *testing.T, replies map[string]string) string {
 	return l.Addr().String()
 }
 
-func TestCutAtEveryStage(t *testing.T) {
+func TestConnectionLostAtEachStage(t *testing.T) {
 	for _, c := range []struct {
-		stage   string
-		replies map[string]string
-		unknown bool
-		want    agent.Code
-		marked  int
+		stage     string
+		replies   map[string]string
+		isUnknown bool // whether the mail may have arrived
+		want      agent.Code
+		marks     int
 	}{
 		{"before the greeting", map[string]string{"hello": ""}, false, agent.CodeUnavailable, 0},
 		{"at the greeting", map[string]string{"hello": "554 go away"}, false, agent.CodeDenied, 0},
@@ -315,57 +311,57 @@ func TestCutAtEveryStage(t *testing.T) {
 	} {
 		t.Run(c.stage, func(t *testing.T) {
 			n := 0
-			m := mailer(t, notifications.Config{Addr: talk(t, c.replies), TLS: notifications.TLSNone, Timeout: 700 * time.Millisecond})
-			err := m.Send(t.Context(), letter(), marks(&n))
-			require.Equal(t, c.unknown, errors.Is(err, notifications.ErrUnknown), "%v", err)
-			if !c.unknown {
+			m := mailer(t, notifications.Config{Addr: startScript(t, c.replies), TLS: notifications.TLSNone, Timeout: 700 * time.Millisecond})
+			err := m.Send(t.Context(), letter(), countMark(&n))
+			require.Equal(t, c.isUnknown, errors.Is(err, notifications.ErrUnknown), "%v", err)
+			if !c.isUnknown {
 				require.Equal(t, c.want, agent.CodeOf(err), "%v", err)
 			}
-			require.Equal(t, c.marked, n)
+			require.Equal(t, c.marks, n)
 		})
 	}
 }
 
-func TestCutWithinALongText(t *testing.T) {
-	m := mailer(t, notifications.Config{Addr: talk(t, map[string]string{"text": "cut"}), TLS: notifications.TLSNone, Timeout: 5 * time.Second})
+func TestConnectionLostWithinText(t *testing.T) {
+	m := mailer(t, notifications.Config{Addr: startScript(t, map[string]string{"text": "cut"}), TLS: notifications.TLSNone, Timeout: 5 * time.Second})
 	l := letter()
 	l.Body = strings.Repeat(strings.Repeat("x", 70)+"\n", 14_000)
 	n := 0
-	err := m.Send(t.Context(), l, marks(&n))
+	err := m.Send(t.Context(), l, countMark(&n))
 	require.Error(t, err)
 	require.Equal(t, 1, n)
 }
 
-func TestNothingIsSentWithoutTheMark(t *testing.T) {
+func TestMailIsNotSentAfterMarkError(t *testing.T) {
 	s := &sink{}
 	m := mailer(t, notifications.Config{Addr: serve(t, s, nil, false), TLS: notifications.TLSNone})
-	away := errors.New("the store is away")
-	require.ErrorIs(t, m.Send(t.Context(), letter(), func() error { return away }), away)
+	markErr := errors.New("the store is unavailable")
+	require.ErrorIs(t, m.Send(t.Context(), letter(), func() error { return markErr }), markErr)
 	n := 0
-	require.NoError(t, m.Send(t.Context(), letter(), marks(&n))) // the server has had time to take the first
+	require.NoError(t, m.Send(t.Context(), letter(), countMark(&n))) // the server would have received the first mail by now
 	require.Len(t, s.all(), 1)
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestServerUnavailable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())
 	n := 0
-	err = mailer(t, notifications.Config{Addr: l.Addr().String()}).Send(t.Context(), letter(), marks(&n))
+	err = mailer(t, notifications.Config{Addr: l.Addr().String()}).Send(t.Context(), letter(), countMark(&n))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 	require.Zero(t, n)
 }
 
-func TestCancelEndsADelivery(t *testing.T) {
+func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	m := mailer(t, notifications.Config{Addr: talk(t, map[string]string{"end": "…"}), TLS: notifications.TLSNone, Timeout: time.Minute})
-	began := time.Now()
+	m := mailer(t, notifications.Config{Addr: startScript(t, map[string]string{"end": "…"}), TLS: notifications.TLSNone, Timeout: time.Minute})
+	start := time.Now()
 	err := m.Send(ctx, letter(), func() error { time.AfterFunc(50*time.Millisecond, cancel); return nil })
 	require.ErrorIs(t, err, notifications.ErrUnknown)
-	require.Less(t, time.Since(began), 10*time.Second)
+	require.Less(t, time.Since(start), 10*time.Second)
 }
 
-func TestWhatIsNoMail(t *testing.T) {
+func TestInvalidMail(t *testing.T) {
 	s := &sink{}
 	m := mailer(t, notifications.Config{
 		Addr: serve(t, s, nil, false), TLS: notifications.TLSNone, AllowTo: []string{"*@example.com", "one@elsewhere.org"},
@@ -375,24 +371,24 @@ func TestWhatIsNoMail(t *testing.T) {
 		field  string
 		code   agent.Code
 	}{
-		"a header in the subject":   {func(l *notifications.Mail) { l.Subject = "a\r\nBcc: x@example.com" }, "subject", agent.CodeInvalid},
-		"a header in an address":    {func(l *notifications.Mail) { l.To[0] = "ops@example.com\r\nBcc: x@example.com" }, "to[0]", agent.CodeInvalid},
-		"a header in a name":        {func(l *notifications.Mail) { l.Cc = []string{"A\r\nBcc: x@example.com <ops@example.com>"} }, "cc[0]", agent.CodeInvalid},
-		"no address":                {func(l *notifications.Mail) { l.To[0] = "ops" }, "to[0]", agent.CodeInvalid},
-		"two addresses in one":      {func(l *notifications.Mail) { l.To[0] = "a@example.com, b@example.com" }, "to[0]", agent.CodeInvalid},
-		"a quoted local part":       {func(l *notifications.Mail) { l.To[0] = `"a b"@example.com` }, "to[0]", agent.CodeInvalid},
-		"a domain that is not ours": {func(l *notifications.Mail) { l.To[0] = "a@elsewhere.org" }, "to[0]", agent.CodeDenied},
-		"a subdomain":               {func(l *notifications.Mail) { l.To[0] = "a@sub.example.com" }, "to[0]", agent.CodeDenied},
-		"a longer domain":           {func(l *notifications.Mail) { l.To[0] = "a@badexample.com" }, "to[0]", agent.CodeDenied},
-		"a long subject":            {func(l *notifications.Mail) { l.Subject = strings.Repeat("é", 501) }, "subject", agent.CodeOverflow},
-		"a long body":               {func(l *notifications.Mail) { l.Body = strings.Repeat("x", 1<<20+1) }, "body", agent.CodeOverflow},
-		"many recipients":           {func(l *notifications.Mail) { l.To = make([]string, 51) }, "to", agent.CodeOverflow},
+		"a header in the subject":      {func(l *notifications.Mail) { l.Subject = "a\r\nBcc: x@example.com" }, "subject", agent.CodeInvalid},
+		"a header in an address":       {func(l *notifications.Mail) { l.To[0] = "ops@example.com\r\nBcc: x@example.com" }, "to[0]", agent.CodeInvalid},
+		"a header in a name":           {func(l *notifications.Mail) { l.Cc = []string{"A\r\nBcc: x@example.com <ops@example.com>"} }, "cc[0]", agent.CodeInvalid},
+		"not an address":               {func(l *notifications.Mail) { l.To[0] = "ops" }, "to[0]", agent.CodeInvalid},
+		"two addresses in one":         {func(l *notifications.Mail) { l.To[0] = "a@example.com, b@example.com" }, "to[0]", agent.CodeInvalid},
+		"a quoted local part":          {func(l *notifications.Mail) { l.To[0] = `"a b"@example.com` }, "to[0]", agent.CodeInvalid},
+		"a domain that is not allowed": {func(l *notifications.Mail) { l.To[0] = "a@elsewhere.org" }, "to[0]", agent.CodeDenied},
+		"a subdomain":                  {func(l *notifications.Mail) { l.To[0] = "a@sub.example.com" }, "to[0]", agent.CodeDenied},
+		"a longer domain":              {func(l *notifications.Mail) { l.To[0] = "a@badexample.com" }, "to[0]", agent.CodeDenied},
+		"a long subject":               {func(l *notifications.Mail) { l.Subject = strings.Repeat("é", 501) }, "subject", agent.CodeOverflow},
+		"a long body":                  {func(l *notifications.Mail) { l.Body = strings.Repeat("x", 1<<20+1) }, "body", agent.CodeOverflow},
+		"many recipients":              {func(l *notifications.Mail) { l.To = make([]string, 51) }, "to", agent.CodeOverflow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := letter()
 			c.change(&l)
 			n := 0
-			err := m.Send(t.Context(), l, marks(&n))
+			err := m.Send(t.Context(), l, countMark(&n))
 			require.Equal(t, c.code, agent.CodeOf(err), "%v", err)
 			var e *agent.Error
 			require.ErrorAs(t, err, &e)
@@ -403,7 +399,7 @@ func TestWhatIsNoMail(t *testing.T) {
 	n := 0
 	l := letter()
 	l.To = []string{"ONE@elsewhere.org", "x@EXAMPLE.com"}
-	require.NoError(t, m.Send(t.Context(), l, marks(&n)))
+	require.NoError(t, m.Send(t.Context(), l, countMark(&n)))
 }
 
 func TestMailerConfig(t *testing.T) {

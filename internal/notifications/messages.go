@@ -1,5 +1,5 @@
-// Package notifications sends mail by SMTP and requests to webhooks, on behalf of schedules and of workflow definitions. Its errors say
-// whether a message may have arrived, which decides whether it may be sent again.
+// Package notifications sends mail by SMTP and requests to webhooks, for schedules and workflow definitions. Its errors say whether a message may have
+// arrived, because then it must not be sent again.
 package notifications
 
 import (
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrUnknown is wrapped by the error of a message that may have arrived, whatever went wrong. Any other error of [Mailer] and [Webhooks]
-// means that it has not arrived: [agent.CodeUnavailable] and [agent.CodeRateLimited] may be tried again, after RetryAfter.
+// ErrUnknown is wrapped by the error of a message that may have arrived. Any other error of [Mailer] and [Webhooks] means that the message has not
+// arrived. After [agent.CodeUnavailable] and [agent.CodeRateLimited], it may be sent again, after RetryAfter.
 var ErrUnknown = errors.New("it may have taken effect")
 
 // Mail is a mail in plain text.

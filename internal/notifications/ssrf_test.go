@@ -14,7 +14,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/notifications"
 )
 
-// Whatever address a workflow's definition has for a webhook, nothing private is reached.
+// No URL of a webhook in a workflow definition reaches a private server.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete} {
@@ -26,8 +26,8 @@ func TestAttacks(t *testing.T) {
 					Tenant: "acme", Method: method, URL: url, Header: map[string]string{"X-Token": "quiet-header"}, Body: []byte("quiet-body"), Key: "quiet-key",
 				}
 				answer, err := (&notifications.Webhooks{HTTP: web}).Send(ctx, w, func() error { return nil })
-				require.LessOrEqual(t, web.N.Load(), int32(1), "nothing is tried again")
-				if err == nil && answer.Status >= http.StatusMultipleChoices { // as the task does: a redirect that is not followed is a refusal
+				require.LessOrEqual(t, web.N.Load(), int32(1), "a request is not repeated")
+				if err == nil && answer.Status >= http.StatusMultipleChoices { // a redirect that is not followed is an error, as in the workflow's task
 					return agent.Invalid("", "answered %d", answer.Status)
 				}
 				if err == nil {

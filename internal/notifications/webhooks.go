@@ -26,19 +26,19 @@ const maxRequestBytes = 10 << 20
 // headerKey is the header by which a receiver recognises a repeated request.
 const headerKey = "Idempotency-Key"
 
-// Profiles finds auth profiles by name. [agent.CodeNotFound] when the tenant has none of that name.
+// Profiles returns auth profiles by name. The error is [agent.CodeNotFound] if the tenant has none of that name.
 type Profiles interface {
 	AuthProfile(ctx context.Context, tenant, name string) (agent.PlanAuth, error)
 }
 
-// Webhooks sends requests within the bounds of the egress rules.
+// Webhooks sends requests to webhooks.
 type Webhooks struct {
-	HTTP     tool.HTTP // without a bound of its own on time: the context has one
-	Auth     tool.Auth // nil: a webhook with an auth profile is refused
-	Profiles Profiles  // as Auth
+	HTTP     tool.HTTP // a client that enforces the egress rules, without a timeout: the context has one
+	Auth     tool.Auth // nil: webhooks with an auth profile are refused
+	Profiles Profiles  // nil: as for Auth
 }
 
-// Send sends one request. It calls mark before it connects, because a request may arrive as soon as there is a connection.
+// Send sends one request. It calls mark before it connects, because the request may arrive as soon as there is a connection.
 func (h *Webhooks) Send(ctx context.Context, w Webhook, mark func() error) (WebhookAnswer, error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
@@ -58,7 +58,7 @@ func (h *Webhooks) Send(ctx context.Context, w Webhook, mark func() error) (Webh
 	if err != nil && w.Method == http.MethodGet && answer.StatusCode/100 == 2 {
 		return WebhookAnswer{}, agent.Errorf(agent.CodeUnavailable, "call webhook", "the answer was cut off: %w", err)
 	}
-	// The status is what counts: a body that was cut off is no error.
+	// A truncated body is not an error, because the status says whether the request succeeded.
 	return WebhookAnswer{
 		Status: answer.StatusCode, Type: answer.Header.Get("Content-Type"), Body: body[:min(len(body), MaxAnswerBytes)],
 		Truncated: err != nil || len(body) > MaxAnswerBytes, RetryAfter: retryAfter(answer.Header.Get("Retry-After"), time.Now()),
@@ -69,7 +69,7 @@ func (h *Webhooks) request(ctx context.Context, w *Webhook) (*http.Request, erro
 	u, err := url.Parse(w.URL)
 	switch {
 	case err != nil:
-		return nil, agent.Invalid("config.url", "is no URL")
+		return nil, agent.Invalid("config.url", "is not a URL")
 	case (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
 		return nil, agent.Invalid("config.url", "want http:// or https:// and a host")
 	case len(w.Body) > maxRequestBytes:
@@ -80,7 +80,7 @@ func (h *Webhooks) request(ctx context.Context, w *Webhook) (*http.Request, erro
 		return nil, agent.Invalid("config", "%w", err)
 	}
 	if w.Method != http.MethodGet && w.Method != http.MethodPut {
-		// With an Idempotency-Key Go's transport repeats requests whose body it can read again. Only the run may repeat them.
+		// Go's transport repeats a request with an Idempotency-Key if it can read the body again. Only the workflow may repeat it.
 		req.Body, req.GetBody = io.NopCloser(bytes.NewReader(w.Body)), nil
 	}
 	for name, value := range w.Header {
@@ -93,6 +93,7 @@ func (h *Webhooks) request(ctx context.Context, w *Webhook) (*http.Request, erro
 	return req, h.authorise(ctx, req, w)
 }
 
+// authorise adds the credentials of the webhook's auth profile.
 func (h *Webhooks) authorise(ctx context.Context, req *http.Request, w *Webhook) error {
 	if w.Auth == "" {
 		return nil

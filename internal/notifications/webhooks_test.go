@@ -46,7 +46,7 @@ func hook(u string) notifications.Webhook {
 	}
 }
 
-func TestWebhookIsSent(t *testing.T) {
+func TestWebhook(t *testing.T) {
 	var got *http.Request
 	var body []byte
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,7 +60,7 @@ func TestWebhookIsSent(t *testing.T) {
 	defer s.Close()
 	h := webhooksTo(t, s.URL, true)
 	n := 0
-	answer, err := h.Send(t.Context(), hook(s.URL+"/in"), marks(&n))
+	answer, err := h.Send(t.Context(), hook(s.URL+"/in"), countMark(&n))
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Equal(t, 429, answer.Status)
@@ -72,33 +72,33 @@ func TestWebhookIsSent(t *testing.T) {
 	require.JSONEq(t, `{"a":1}`, string(body))
 }
 
-func TestRetryAfterAsADate(t *testing.T) {
+func TestRetryAfterDate(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer s.Close()
 	n := 0
-	answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), marks(&n))
+	answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), countMark(&n))
 	require.NoError(t, err)
 	require.InDelta(t, time.Hour.Seconds(), answer.RetryAfter.Seconds(), 5)
 }
 
-func TestNoConnectionMeansNothingWasSent(t *testing.T) {
+func TestNoConnection(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	addr := "http://" + l.Addr().String()
 	require.NoError(t, l.Close())
 	n := 0
-	_, err = webhooksTo(t, addr, true).Send(t.Context(), hook(addr), marks(&n))
+	_, err = webhooksTo(t, addr, true).Send(t.Context(), hook(addr), countMark(&n))
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
 	require.NotErrorIs(t, err, notifications.ErrUnknown)
 
-	_, err = webhooksTo(t, addr, false).Send(t.Context(), hook(addr), marks(&n))
+	_, err = webhooksTo(t, addr, false).Send(t.Context(), hook(addr), countMark(&n))
 	require.Equal(t, agent.CodeDenied, agent.CodeOf(err), "%v", err)
 }
 
-func TestSilenceMayBeAnything(t *testing.T) {
+func TestNoAnswer(t *testing.T) {
 	release := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer s.Close()
@@ -107,40 +107,40 @@ func TestSilenceMayBeAnything(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
 	h := webhooksTo(t, s.URL, true)
-	_, err := h.Send(ctx, hook(s.URL), marks(&n))
+	_, err := h.Send(ctx, hook(s.URL), countMark(&n))
 	require.ErrorIs(t, err, notifications.ErrUnknown)
 }
 
-func TestNoMarkNoRequest(t *testing.T) {
+func TestWebhookIsNotSentAfterMarkError(t *testing.T) {
 	var count atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count.Add(1) }))
 	defer s.Close()
-	away := errors.New("the store is away")
-	_, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), func() error { return away })
-	require.ErrorIs(t, err, away)
+	markErr := errors.New("the store is unavailable")
+	_, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL), func() error { return markErr })
+	require.ErrorIs(t, err, markErr)
 	require.Zero(t, count.Load())
 }
 
-func TestWhatIsNoWebhook(t *testing.T) {
+func TestInvalidWebhook(t *testing.T) {
 	h := &notifications.Webhooks{HTTP: http.DefaultClient}
 	for name, c := range map[string]struct {
 		change func(w *notifications.Webhook)
 		field  string
 		code   agent.Code
 	}{
-		"a file":                {func(w *notifications.Webhook) { w.URL = "file:///etc/passwd" }, "config.url", agent.CodeInvalid},
-		"no host":               {func(w *notifications.Webhook) { w.URL = "https:///x" }, "config.url", agent.CodeInvalid},
-		"no URL":                {func(w *notifications.Webhook) { w.URL = "http://a b" }, "config.url", agent.CodeInvalid},
-		"a line in a header":    {func(w *notifications.Webhook) { w.Header = map[string]string{"X-A": "b\r\nX-B: c"} }, "config.headers.X-A", agent.CodeInvalid},
-		"a name that is none":   {func(w *notifications.Webhook) { w.Header = map[string]string{"X A": "b"} }, "config.headers.X A", agent.CodeInvalid},
-		"a method that is none": {func(w *notifications.Webhook) { w.Method = "PO ST" }, "config", agent.CodeInvalid},
-		"a long body":           {func(w *notifications.Webhook) { w.Body = make([]byte, 10<<20+1) }, "config.body", agent.CodeOverflow},
-		"a profile":             {func(w *notifications.Webhook) { w.Auth = "crm" }, "config.auth", agent.CodeInvalid},
+		"a file":             {func(w *notifications.Webhook) { w.URL = "file:///etc/passwd" }, "config.url", agent.CodeInvalid},
+		"no host":            {func(w *notifications.Webhook) { w.URL = "https:///x" }, "config.url", agent.CodeInvalid},
+		"not a URL":          {func(w *notifications.Webhook) { w.URL = "http://a b" }, "config.url", agent.CodeInvalid},
+		"a line in a header": {func(w *notifications.Webhook) { w.Header = map[string]string{"X-A": "b\r\nX-B: c"} }, "config.headers.X-A", agent.CodeInvalid},
+		"an invalid name":    {func(w *notifications.Webhook) { w.Header = map[string]string{"X A": "b"} }, "config.headers.X A", agent.CodeInvalid},
+		"an invalid method":  {func(w *notifications.Webhook) { w.Method = "PO ST" }, "config", agent.CodeInvalid},
+		"a long body":        {func(w *notifications.Webhook) { w.Body = make([]byte, 10<<20+1) }, "config.body", agent.CodeOverflow},
+		"a profile":          {func(w *notifications.Webhook) { w.Auth = "crm" }, "config.auth", agent.CodeInvalid},
 	} {
 		w := hook("https://example.com")
 		c.change(&w)
 		n := 0
-		_, err := h.Send(t.Context(), w, marks(&n))
+		_, err := h.Send(t.Context(), w, countMark(&n))
 		var e *agent.Error
 		require.ErrorAs(t, err, &e, name)
 		require.Equal(t, c.field, e.Field, name)
@@ -159,7 +159,7 @@ func (p profiles) AuthProfile(_ context.Context, tenant, name string) (agent.Pla
 	return a, nil
 }
 
-// bearer authorises requests to the hosts of a profile.
+// bearer adds a token to requests to the hosts of a profile.
 type bearer struct{}
 
 func (bearer) Authorise(req *http.Request, list []agent.PlanAuth) error {
@@ -180,29 +180,29 @@ func TestAuthProfiles(t *testing.T) {
 	n := 0
 	w := hook(s.URL)
 	w.Auth = "here"
-	_, err := h.Send(t.Context(), w, marks(&n))
+	_, err := h.Send(t.Context(), w, countMark(&n))
 	require.NoError(t, err)
 	require.Equal(t, "Bearer s3cret", got)
 	for name, code := range map[string]agent.Code{"elsewhere": agent.CodeDenied, "theirs": agent.CodeNotFound} {
 		w.Auth, n = name, 0
-		_, err = h.Send(t.Context(), w, marks(&n))
+		_, err = h.Send(t.Context(), w, countMark(&n))
 		require.Equal(t, code, agent.CodeOf(err), name)
 		require.NotContains(t, err.Error(), "s3cret")
 		require.Zero(t, n)
 	}
 }
 
-// A webhook that did its work and was cut off while it said so has done it.
-func TestAnswersInPart(t *testing.T) {
+// A response with a truncated body counts by its status, except that of a GET, which can be repeated.
+func TestTruncatedAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		method    string
 		status    int
-		announced int // 0: as long as it is
+		announced int // Content-Length; 0: the real length
 		length    int
 		truncated bool
-		fails     bool
+		isError   bool
 	}{
-		"all of it":              {http.MethodPost, 200, 0, notifications.MaxAnswerBytes, false, false},
+		"a complete body":        {http.MethodPost, 200, 0, notifications.MaxAnswerBytes, false, false},
 		"more than is kept":      {http.MethodPost, 200, 0, notifications.MaxAnswerBytes + 1, true, false},
 		"cut off":                {http.MethodPost, 201, 100, 10, true, false},
 		"a PUT cut off":          {http.MethodPut, 200, 100, 10, true, false},
@@ -223,8 +223,8 @@ func TestAnswersInPart(t *testing.T) {
 			w := hook(s.URL)
 			w.Method = c.method
 			n := 0
-			answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), w, marks(&n))
-			if c.fails {
+			answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), w, countMark(&n))
+			if c.isError {
 				require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "%v", err)
 				return
 			}
@@ -236,11 +236,11 @@ func TestAnswersInPart(t *testing.T) {
 	}
 }
 
-// Neither is a POST made a GET by a redirect, nor is it sent to another place.
-func TestARedirectIsTheAnswer(t *testing.T) {
-	var asked atomic.Int32
+// A redirect of a POST is not followed: it is the answer.
+func TestRedirectIsNotFollowed(t *testing.T) {
+	var requests atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		code, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
 		if err == nil {
 			http.Redirect(w, r, "/there", code)
@@ -249,9 +249,9 @@ func TestARedirectIsTheAnswer(t *testing.T) {
 	defer s.Close()
 	n := 0
 	for i, code := range []int{301, 302, 303, 307, 308} {
-		answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL+"/"+strconv.Itoa(code)), marks(&n))
+		answer, err := webhooksTo(t, s.URL, true).Send(t.Context(), hook(s.URL+"/"+strconv.Itoa(code)), countMark(&n))
 		require.NoError(t, err)
 		require.Equal(t, code, answer.Status)
-		require.Equal(t, int32(i+1), asked.Load())
+		require.Equal(t, int32(i+1), requests.Load())
 	}
 }

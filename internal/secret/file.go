@@ -15,20 +15,20 @@ import (
 
 const maxPath = 1024 // bytes
 
-// folder is a folder with secret files. Those below hidden are not granted.
+// folder is a folder with secret files. Its subfolders in hidden are not granted.
 type folder struct {
 	path   string
 	hidden []string
 }
 
-// defaultFolders are where Docker and Kubernetes mount secrets. The identity of this process, which Kubernetes and clouds put there, is
-// not for documents, unless the operator grants its folder by name.
+// defaultFolders returns the folders in which Docker and Kubernetes mount secrets. Kubernetes and clouds also put the identity of this process there,
+// which is hidden from documents unless the operator grants its folder.
 func defaultFolders() []folder {
 	identities := []string{"kubernetes.io", "eks.amazonaws.com", "azure", "tokens"}
 	return []folder{{"/run/secrets", identities}, {"/var/run/secrets", identities}}
 }
 
-// grantedFolders returns the folders of each tenant, the innermost first, since it decides what is hidden.
+// grantedFolders returns the folders of each tenant, the longest path first, so that the innermost folder of a file decides whether it is hidden.
 func grantedFolders(grants []string) (map[string][]folder, error) {
 	all := map[string][]folder{agent.DefaultTenant: defaultFolders(), agent.SharedTenant: defaultFolders()}
 	for _, entry := range grants {
@@ -46,6 +46,7 @@ func grantedFolders(grants []string) (map[string][]folder, error) {
 	return all, nil
 }
 
+// readFile returns the secret in a file.
 func (r *Resolver) readFile(tenant, path string) (string, error) {
 	f, name, err := r.findFile(tenant, path)
 	if err != nil {
@@ -59,10 +60,10 @@ func (r *Resolver) readFile(tenant, path string) (string, error) {
 	return trimSecret(op, content)
 }
 
-// findFile returns the folder of a tenant that a path is in, and its name there.
+// findFile returns the granted folder that contains a file, and the file's name in it.
 func (r *Resolver) findFile(tenant, path string) (folder, string, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path || strings.ContainsRune(path, 0) || len(path) > maxPath {
-		return folder{}, "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., behind file:", maxPath)
+		return folder{}, "", agent.Errorf(agent.CodeInvalid, "read secret", "want an absolute path of at most %d bytes, without . and .., after file:", maxPath)
 	}
 	op := "read secret " + schemeFile + path
 	for _, f := range r.folders[tenant] {
@@ -81,7 +82,7 @@ func (r *Resolver) findFile(tenant, path string) (folder, string, error) {
 
 var errNoFile = errors.New("not a regular file")
 
-// read reads a file within the folder: os.Root refuses links that lead out of it. Opening does not wait for the writer of a pipe.
+// read reads a file of the folder. os.Root refuses links that lead out of the folder, and O_NONBLOCK prevents waiting for the writer of a pipe.
 func (f folder) read(name string) ([]byte, error) {
 	root, err := os.OpenRoot(f.path)
 	if err != nil {
@@ -92,7 +93,7 @@ func (f folder) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // nothing is lost: it was read
+	defer file.Close() //nolint:errcheck // it was only read
 	info, err := file.Stat()
 	if err != nil {
 		return nil, err
@@ -103,13 +104,15 @@ func (f folder) read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, MaxBytes+1))
 }
 
+// codeOf returns the code of an error of the file system.
 func codeOf(err error) agent.Code {
-	errno, system := errors.AsType[syscall.Errno](err)
-	at, ok := errors.AsType[*fs.PathError](err)
+	errno, isErrno := errors.AsType[syscall.Errno](err)
+	pathErr, ok := errors.AsType[*fs.PathError](err)
+	isRefusedByRoot := ok && pathErr.Op == "openat" && !isErrno // os.Root has no exported error for a link that leads out of it
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNoFile), errno == syscall.ENOTDIR:
 		return agent.CodeNotFound
-	case errors.Is(err, fs.ErrPermission), ok && at.Op == "openat" && !system: // os.Root's own refusal has no name
+	case errors.Is(err, fs.ErrPermission), isRefusedByRoot:
 		return agent.CodeDenied
 	default:
 		return agent.CodeUnavailable
@@ -118,8 +121,8 @@ func codeOf(err error) agent.Code {
 
 // reason returns an error of the file system without the path, which the reference has.
 func reason(err error) string {
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
-		err = at.Err
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		err = pathErr.Err
 	}
 	return err.Error()
 }

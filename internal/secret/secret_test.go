@@ -18,7 +18,7 @@ import (
 
 const precious = "sk-precious"
 
-// owner is the tenant whose documents refer to secrets, unless a test says another.
+// owner is the tenant whose documents refer to secrets in most tests.
 const owner = "acme"
 
 func resolver(t *testing.T, cfg Config) *Resolver {
@@ -28,8 +28,8 @@ func resolver(t *testing.T, cfg Config) *Resolver {
 	return r
 }
 
-// refused checks an error's code, and that it shows no secret.
-func refused(t *testing.T, r *Resolver, ref string, code agent.Code) {
+// requireRefused checks that a reference is refused with a code, and that the error does not contain the secret.
+func requireRefused(t *testing.T, r *Resolver, ref string, code agent.Code) {
 	t.Helper()
 	v, err := r.Reveal(t.Context(), owner, ref)
 	require.Equal(t, code, agent.CodeOf(err), "%s: %v", ref, err)
@@ -58,20 +58,20 @@ func TestVariables(t *testing.T) {
 		"AZURE_STORAGE_KEY", "GOOGLE_APPLICATION_CREDENTIALS", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "LANGFUSE_SECRET_KEY", "OTEL_EXPORTER_OTLP_HEADERS",
 		"TURNSTONE_ABSENT",
 	} {
-		refused(t, r, "env:"+name, agent.CodeDenied)
+		requireRefused(t, r, "env:"+name, agent.CodeDenied)
 	}
 	for _, name := range []string{"ABSENT", "EMPTY", "LINE", "MALFORMED"} {
-		refused(t, r, "env:"+name, agent.CodeNotFound)
+		requireRefused(t, r, "env:"+name, agent.CodeNotFound)
 	}
 	for _, ref := range []string{"", precious, "env:", "env:" + precious, "env:A B", "ENV:CRM_KEY", "vault:x", "file:", "file:x", "file:/a/../b"} {
-		refused(t, r, ref, agent.CodeInvalid)
+		requireRefused(t, r, ref, agent.CodeInvalid)
 	}
-	refused(t, r, "env:BIG", agent.CodeOverflow)
+	requireRefused(t, r, "env:BIG", agent.CodeOverflow)
 	_, err := r.Reveal(t.Context(), owner, "env:ABSENT")
 	require.EqualError(t, err, "read secret env:ABSENT: not set, or empty")
 }
 
-// What a tenant's documents may name is what the operator granted to that tenant, and to no other.
+// A tenant's documents may refer to the secrets that the operator granted to that tenant, and to no others.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	dir, theirs := t.TempDir(), t.TempDir()
@@ -108,9 +108,9 @@ func TestGrants(t *testing.T) {
 	require.EqualError(t, err, `read secret file:/etc/passwd: the file is in no folder that catalog.secret_folders grants to documents of tenant "acme"`)
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	t.Parallel()
-	for says, cfg := range map[string]Config{
+	for message, cfg := range map[string]Config{
 		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "A B"`:     {AllowEnv: []string{"A B"}},
 		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "*_KEY"`:   {AllowEnv: []string{"*_KEY"}},
 		`allow_env: want NAME, PREFIX*, tenant=NAME or tenant=PREFIX*, got "acme="`:   {AllowEnv: []string{"acme="}},
@@ -120,7 +120,7 @@ func TestNewRefuses(t *testing.T) {
 		`folders: want an absolute path, or tenant=/path, got "a b=/secrets"`:         {Folders: []string{"a b=/secrets"}},
 	} {
 		_, err := New(cfg)
-		require.EqualError(t, err, says)
+		require.EqualError(t, err, message)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
 }
@@ -137,22 +137,22 @@ func TestFiles(t *testing.T) {
 	write(t, outside, precious)
 	dir := t.TempDir()
 	r := resolver(t, Config{Folders: []string{owner + "=" + dir}})
-	at := func(name string) string { return filepath.Join(dir, name) }
-	write(t, at("key"), precious+"\r\n\n")
-	write(t, at("deep/er/key"), " two\nlines ")
-	write(t, at("..data/key"), "kubernetes")
-	write(t, at("empty"), "\n")
-	write(t, at("full"), strings.Repeat("x", MaxBytes))
-	write(t, at("big"), strings.Repeat("x", MaxBytes+1))
-	require.NoError(t, os.Symlink("..data/key", at("linked")))
-	require.NoError(t, os.Symlink(outside, at("escape")))
-	require.NoError(t, os.Symlink(filepath.Dir(outside), at("folder")))
-	require.NoError(t, syscall.Mkfifo(at("pipe"), 0o600))
+	path := func(name string) string { return filepath.Join(dir, name) }
+	write(t, path("key"), precious+"\r\n\n")
+	write(t, path("deep/er/key"), " two\nlines ")
+	write(t, path("..data/key"), "kubernetes")
+	write(t, path("empty"), "\n")
+	write(t, path("full"), strings.Repeat("x", MaxBytes))
+	write(t, path("big"), strings.Repeat("x", MaxBytes+1))
+	require.NoError(t, os.Symlink("..data/key", path("linked")))
+	require.NoError(t, os.Symlink(outside, path("escape")))
+	require.NoError(t, os.Symlink(filepath.Dir(outside), path("folder")))
+	require.NoError(t, syscall.Mkfifo(path("pipe"), 0o600))
 
 	for name, want := range map[string]string{
 		"key": precious, "deep/er/key": " two\nlines ", "linked": "kubernetes", "full": strings.Repeat("x", MaxBytes),
 	} {
-		v, err := r.Reveal(t.Context(), owner, "file:"+at(name))
+		v, err := r.Reveal(t.Context(), owner, "file:"+path(name))
 		require.NoError(t, err)
 		require.Equal(t, want, v)
 	}
@@ -160,26 +160,26 @@ func TestFiles(t *testing.T) {
 		"absent": agent.CodeNotFound, "empty": agent.CodeNotFound, "deep": agent.CodeNotFound, "pipe": agent.CodeNotFound,
 		"key/below": agent.CodeNotFound, "big": agent.CodeOverflow, "escape": agent.CodeDenied, "folder/outside": agent.CodeDenied, "": agent.CodeDenied,
 	} {
-		refused(t, r, "file:"+at(name), code)
+		requireRefused(t, r, "file:"+path(name), code)
 	}
-	refused(t, r, "file:"+outside, agent.CodeDenied)
-	refused(t, r, "file:"+dir+"-sibling/key", agent.CodeDenied)
-	refused(t, r, "file:"+dir+"/../"+filepath.Base(dir)+"/key", agent.CodeInvalid)
-	refused(t, r, "file:/"+strings.Repeat("x", maxPath), agent.CodeInvalid)
-	refused(t, r, "file:/a\x00", agent.CodeInvalid)
-	_, err := r.Reveal(t.Context(), owner, "file:"+at("absent"))
-	require.EqualError(t, err, "read secret file:"+at("absent")+": no such file or directory")
-	_, err = r.Reveal(t.Context(), owner, "file:"+at("pipe"))
-	require.EqualError(t, err, "read secret file:"+at("pipe")+": not a regular file")
+	requireRefused(t, r, "file:"+outside, agent.CodeDenied)
+	requireRefused(t, r, "file:"+dir+"-sibling/key", agent.CodeDenied)
+	requireRefused(t, r, "file:"+dir+"/../"+filepath.Base(dir)+"/key", agent.CodeInvalid)
+	requireRefused(t, r, "file:/"+strings.Repeat("x", maxPath), agent.CodeInvalid)
+	requireRefused(t, r, "file:/a\x00", agent.CodeInvalid)
+	_, err := r.Reveal(t.Context(), owner, "file:"+path("absent"))
+	require.EqualError(t, err, "read secret file:"+path("absent")+": no such file or directory")
+	_, err = r.Reveal(t.Context(), owner, "file:"+path("pipe"))
+	require.EqualError(t, err, "read secret file:"+path("pipe")+": not a regular file")
 }
 
-// A secret that is replaced, as Kubernetes does by a link, is the new one.
-func TestFilesAreReadAgain(t *testing.T) {
+// A file that was replaced, as Kubernetes does, has the new secret.
+func TestChangedFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := resolver(t, Config{Folders: []string{owner + "=" + dir}})
 	path := filepath.Join(dir, "key")
-	for _, want := range []string{"first", "other"} { // of one length, in one instant
+	for _, want := range []string{"first", "other"} { // with the same length and the same time of modification
 		next := filepath.Join(dir, "next")
 		write(t, next, want)
 		require.NoError(t, os.Rename(next, path))
@@ -189,8 +189,8 @@ func TestFilesAreReadAgain(t *testing.T) {
 	}
 }
 
-// What a platform mounts for the process itself is nobody else's, unless its folder is configured.
-func TestIdentitiesAreHidden(t *testing.T) {
+// The identity of the process, which a platform mounts, is hidden from documents unless its folder is granted.
+func TestProcessIdentityIsHidden(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	token := filepath.Join(dir, "kubernetes.io", "serviceaccount", "token")
@@ -198,7 +198,7 @@ func TestIdentitiesAreHidden(t *testing.T) {
 	write(t, filepath.Join(dir, "key"), "mine")
 	hidden := folder{path: dir, hidden: []string{"kubernetes.io"}}
 	r := &Resolver{folders: map[string][]folder{owner: {hidden, {path: filepath.Dir(dir)}}}}
-	refused(t, r, "file:"+token, agent.CodeDenied)
+	requireRefused(t, r, "file:"+token, agent.CodeDenied)
 	v, err := r.Reveal(t.Context(), owner, "file:"+filepath.Join(dir, "key"))
 	require.NoError(t, err)
 	require.Equal(t, "mine", v)
@@ -206,7 +206,7 @@ func TestIdentitiesAreHidden(t *testing.T) {
 	all, err := grantedFolders([]string{"/var/run/secrets/kubernetes.io/mine/", "/etc/keys"})
 	require.NoError(t, err)
 	require.Equal(t, all[agent.DefaultTenant], all[agent.SharedTenant])
-	require.Len(t, all, 2, "nobody else has any")
+	require.Len(t, all, 2, "other tenants have no folders")
 	paths := make([]string, len(all[agent.DefaultTenant]))
 	for i, f := range all[agent.DefaultTenant] {
 		paths[i] = f.path
@@ -225,7 +225,7 @@ func TestCancelled(t *testing.T) {
 	require.Equal(t, agent.CodeCancelled, agent.CodeOf(err))
 }
 
-func TestValueShowsNothing(t *testing.T) {
+func TestValueIsRedacted(t *testing.T) {
 	t.Parallel()
 	v := Value(precious)
 	for _, verb := range []string{"%v", "%s", "%q", "%x", "%X", "%#v", "%+v", "%d"} {

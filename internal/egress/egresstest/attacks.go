@@ -9,13 +9,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Attack is a URL that a fetch must refuse or survive.
+// Attack is a URL that a tool must refuse, or whose response must cost a bounded time and size.
 type Attack struct {
-	Name string
-	URL  string
-	// Codes are the codes that the error may have. Costly attacks end when a bound is met.
-	Codes  []agent.Code
-	Costly bool
+	Name   string
+	URL    string
+	Codes  []agent.Code // allowed codes of the tool's error
+	Costly bool         // whether the request is sent and the response is costly
 }
 
 // refused lists the codes of a request that is not sent.
@@ -42,8 +41,8 @@ func (w *World) Attacks() []Attack {
 	return append(all, costly...)
 }
 
-// at returns attacks on hosts, at the port of both servers.
-func (w *World) at(kind string, hosts ...string) []Attack {
+// hostAttacks returns attacks on hosts, at the port of both servers.
+func (w *World) hostAttacks(kind string, hosts ...string) []Attack {
 	attacks := make([]Attack, 0, len(hosts))
 	for _, host := range hosts {
 		attacks = append(attacks, Attack{Name: kind + "/" + host, URL: "http://" + host + ":" + w.port + "/x"})
@@ -52,19 +51,19 @@ func (w *World) at(kind string, hosts ...string) []Attack {
 }
 
 func (w *World) addresses() []Attack {
-	attacks := w.at("address", "127.0.0.1", "127.8.9.1", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.0.1", "224.0.0.1", "255.255.255.255",
+	attacks := w.hostAttacks("address", "127.0.0.1", "127.8.9.1", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.0.1", "224.0.0.1", "255.255.255.255",
 		"169.254.169.254", "100.100.100.200", "192.0.0.192", "198.18.0.1",
 		"[::1]", "[::]", "[fd00::1]", "[fd00:ec2::254]", "[fe80::1]", "[fe80::1%25lo]", "[fec0::1]", "[ff02::1]", "[100::1]", "[2001:db8::1]")
-	return append(attacks, w.at("translated",
+	return append(attacks, w.hostAttacks("translated",
 		"[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]", "[::ffff:0:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]",
 		"[64:ff9b::127.0.0.1]", "[64:ff9b:1::7f00:1]", "[2002:7f00:1::]", "[2001:0:7f00:1::]", "[fe80::5efe:7f00:1]")...)
 }
 
 // spellings returns other ways to write an address, and URLs that look like one host and mean another.
 func (w *World) spellings() []Attack {
-	attacks := w.at("number", "2130706433", "0177.0.0.1", "017700000001", "0x7f000001", "0x7f.0.0.1", "0X7F.0.0.1", "0x7f.1", "127.1", "127.0.1", "0",
+	attacks := w.hostAttacks("number", "2130706433", "0177.0.0.1", "017700000001", "0x7f000001", "0x7f.0.0.1", "0X7F.0.0.1", "0x7f.1", "127.1", "127.0.1", "0",
 		"127.000.000.001", "127.0.0.01", "4294967297", "127.0.0.1.", "127.0.0.1..", "127.0.0.0x1")
-	attacks = append(attacks, w.at("script", "127。0。0。1", "127．0．0．1", "１２７.0.0.1", "①②⑦.⓪.⓪.①", "ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "local\u00adhost", "127%2e0%2e0%2e1")...)
+	attacks = append(attacks, w.hostAttacks("script", "127。0。0。1", "127．0．0．1", "１２７.0.0.1", "①②⑦.⓪.⓪.①", "ⓛⓞⓒⓐⓛⓗⓞⓢⓣ", "local\u00adhost", "127%2e0%2e0%2e1")...)
 	for _, text := range []string{
 		"http://{front}@{canary}/x", "http://{front}:x@{canary}/x", "http://x:{front}@{canary}/x", "http://{canary}#@{front}/x",
 		"http://{canary}?@{front}/x", `http://{canary}\@{front}/x`, `http://{front}\@{canary}/x`, "http://{front}%40{canary}/x",
@@ -93,7 +92,7 @@ func (w *World) schemes() []Attack {
 
 // names returns names that the world's DNS server resolves to addresses that are not public.
 func (w *World) names() []Attack {
-	return w.at("name", "localhost", "LOCALHOST", "localhost.", "sub.localhost", "localhost.localdomain", "127.0.0.1.attack.example",
+	return w.hostAttacks("name", "localhost", "LOCALHOST", "localhost.", "sub.localhost", "localhost.localdomain", "127.0.0.1.attack.example",
 		"a.attack.example", "aaaa.attack.example", "mapped.attack.example", "nat64.attack.example", "both.attack.example", "private.attack.example",
 		"cname.attack.example", "cname.attack.example.", "chain.attack.example", "zero.attack.example", "metadata.google.internal", "rebound.attack.example")
 }

@@ -15,7 +15,7 @@ import (
 type record struct {
 	addresses []string
 	cname     string
-	rotates   bool // answers have one address at a time, in turn
+	rotates   bool // each answer has only the next one of the addresses
 }
 
 // zone returns the records of the world's DNS. Any other name is 127.0.0.1.
@@ -35,12 +35,12 @@ func (w *World) zone() map[string]record {
 	}
 }
 
-// dnsServer answers questions.
+// dnsServer answers DNS queries.
 type dnsServer struct {
 	zone map[string]record
 
 	mu    sync.Mutex
-	asked map[string]int
+	asked map[string]int // by name and type: number of queries for a rotating name
 }
 
 // startDNS starts the DNS server and returns its address.
@@ -82,7 +82,7 @@ func (n *dnsServer) reply(question []byte) []byte {
 	return out
 }
 
-// answers follows aliases, as a resolver expects that asks for recursion.
+// answers returns the records for a query. It follows aliases, because resolvers ask for recursion.
 func (n *dnsServer) answers(q dnsmessage.Question) []dnsmessage.Resource {
 	var out []dnsmessage.Resource
 	name := q.Name
@@ -92,7 +92,7 @@ func (n *dnsServer) answers(q dnsmessage.Question) []dnsmessage.Resource {
 			r = record{addresses: []string{"127.0.0.1"}}
 		}
 		if r.cname == "" {
-			for _, ip := range n.nextAddress(name.String(), q.Type, r) {
+			for _, ip := range n.nextAddresses(name.String(), q.Type, r) {
 				if a, ok := addressRecord(name, q.Type, ip); ok {
 					out = append(out, a)
 				}
@@ -108,8 +108,8 @@ func (n *dnsServer) answers(q dnsmessage.Question) []dnsmessage.Resource {
 	return out
 }
 
-// nextAddress picks the address of a name that changes; A and AAAA are asked together and count once.
-func (n *dnsServer) nextAddress(name string, kind dnsmessage.Type, r record) []string {
+// nextAddresses returns the addresses of a name, or the next one of a rotating name. A and AAAA queries are counted separately.
+func (n *dnsServer) nextAddresses(name string, kind dnsmessage.Type, r record) []string {
 	if !r.rotates {
 		return r.addresses
 	}

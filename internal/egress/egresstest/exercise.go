@@ -1,10 +1,10 @@
-// Package egresstest is the suite for tools that fetch for a model: whatever URL a tool is given, it reaches no server that is not
-// public, and whatever a server answers costs a bounded time and size. A tool runs the suite through itself with the real client of
-// package egress. So a tool that goes around the client, or resolves, redirects or reads by itself, fails here.
+// Package egresstest is the test suite for tools that fetch URLs for a model. It checks that a tool reaches no server that is not public, and that each
+// response costs a bounded time and size. The tool is run with the real client of package egress. So a tool that does not use the client, or resolves,
+// redirects or reads by itself, fails.
 //
-// The world of the suite has two servers on one port. The front listens on an address that the client's configuration allows, and stands
-// for the public internet. The canary listens on 127.0.0.1 and counts connections: there must be none. A DNS server answers every name
-// with the canary's address, except the names of its zone.
+// The world of the suite has two servers on one port. The front listens on an address that the client's configuration allows, and stands for the public
+// internet. The canary listens on 127.0.0.1 and counts connections, of which there must be none. A DNS server answers every name with the canary's
+// address, except the names of its zone.
 package egresstest
 
 import (
@@ -19,25 +19,23 @@ import (
 	"github.com/turnstone-run/turnstone/internal/egress"
 )
 
-// Harness says how a tool fetches.
+// Harness connects the suite to a tool.
 type Harness struct {
-	// Fetch makes the tool fetch a URL through a client, and use the answer as it uses Good. A failure of the tool is an [agent.Error] of
-	// its code.
+	// Fetch makes the tool fetch a URL with a client and use the response. It returns a failure of the tool as an [agent.Error].
 	Fetch func(ctx context.Context, client *egress.Client, url string) error
-	// Config is the client's configuration; the suite overrides what it needs.
+	// Config is the client's configuration. The suite changes some of its fields.
 	Config egress.Config
-	// Good and GoodType are a body that the tool takes, and its media type; empty: a JSON array of one object.
+	// Good and GoodType are a body that the tool accepts, and its media type. Empty: a JSON array of one object.
 	Good, GoodType string
-	// IgnoresBody is for a tool that does not read answers: a costly body is then no error.
+	// IgnoresBody is true for a tool that does not read responses. Then a costly body need not be an error.
 	IgnoresBody bool
 }
 
 const (
-	costlyTimeout = time.Second      // of the client that costly answers meet
-	plainTimeout  = 20 * time.Second // of the others: generous, since the machine may be busy
+	costlyTimeout = time.Second      // of the client for costly responses
+	plainTimeout  = 20 * time.Second // of the client for other responses; long, because the machine may be busy
 	clientBytes   = 64 << 10
-	// fetchLimit is how long a fetch may take in any case.
-	fetchLimit = 30 * time.Second
+	fetchLimit    = 30 * time.Second // maximum time of any fetch
 )
 
 // Exercise runs the suite.
@@ -47,7 +45,7 @@ func Exercise(t *testing.T, h Harness) {
 	client := x.world.Client(t, h.Config, plainTimeout)
 	control := func(t *testing.T) {
 		t.Helper()
-		require.NoError(t, x.fetch(t, client, x.world.front("/good")), "the tool does not take what it should: the suite proves nothing")
+		require.NoError(t, x.fetch(t, client, x.world.front("/good")), "the tool does not accept the good body, so the suite proves nothing")
 	}
 	control(t)
 	var costly []Attack
@@ -62,7 +60,7 @@ func Exercise(t *testing.T, h Harness) {
 	t.Run("costs", func(t *testing.T) {
 		for _, a := range costly {
 			t.Run(a.Name, func(t *testing.T) {
-				t.Parallel() // they wait
+				t.Parallel() // these tests mostly wait
 				x.attack(t, x.world.Client(t, h.Config, costlyTimeout), a)
 			})
 		}
@@ -70,7 +68,7 @@ func Exercise(t *testing.T, h Harness) {
 	control(t)
 }
 
-// exercise is one run of the suite.
+// exercise is a run of the suite.
 type exercise struct {
 	Harness
 
@@ -81,9 +79,9 @@ func (x *exercise) fetch(t *testing.T, client *egress.Client, url string) error 
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), fetchLimit/2)
 	defer cancel()
-	began := time.Now()
+	start := time.Now()
 	err := x.Fetch(ctx, client, url)
-	require.Less(t, time.Since(began), fetchLimit, "the fetch has no bound")
+	require.Less(t, time.Since(start), fetchLimit, "the fetch has no time limit")
 	require.Zero(t, x.world.Reached(), "the private server was reached")
 	return err
 }
@@ -97,12 +95,12 @@ func (x *exercise) attack(t *testing.T, client *egress.Client, a Attack) {
 	require.Error(t, err)
 	require.True(t, slices.Contains(a.Codes, agent.CodeOf(err)), "%s: %v; want one of %v", agent.CodeOf(err), err, a.Codes)
 	require.NotEmpty(t, err.Error())
-	require.Less(t, len(err.Error()), 4096, "an error does not repeat what was sent")
-	require.NotContains(t, err.Error(), "mail.example", "an error does not repeat what another protocol's server said")
+	require.Less(t, len(err.Error()), 4096, "an error must not repeat the response")
+	require.NotContains(t, err.Error(), "mail.example", "an error must not repeat the greeting of another protocol")
 }
 
-// rebind asks for a name that resolves to the front and the canary in turn: a client that resolves once to check and once to connect
-// reaches the canary.
+// rebind fetches a name that resolves to the front and the canary alternately. A client that resolves once for its check and once to connect would reach
+// the canary.
 func (x *exercise) rebind(t *testing.T, client *egress.Client) {
 	t.Helper()
 	var last error

@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// drip is how often a slow server sends a byte. The pauses are too short for a timeout between bytes.
+// drip is the interval at which a slow server sends a byte. It is too short for a timeout between bytes.
 const drip = 20 * time.Millisecond
 
-// bombBytes is the size of a decompressed bomb.
+// bombBytes is the decompressed size of a compression bomb.
 const bombBytes = 32 << 20
 
-// serveFront answers /good, /redirect/<code>/<to>, and the names of costly answers. It ignores what a tool appends to the path. No
-// connection is used twice, so that every request resolves the name.
+// serveFront answers /good, /redirect/<code>/<to>, and the names of costly responses. It ignores text that a tool appends to the path. It closes the
+// connection after each response, so that every request resolves the name.
 func (w *World) serveFront(rw http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if parts[0] == "redirect" && len(parts) > 2 {
 		code, err := strconv.Atoi(parts[1])
-		to, bad := base64.RawURLEncoding.DecodeString(parts[2])
-		if err == nil && bad == nil {
+		to, decodeErr := base64.RawURLEncoding.DecodeString(parts[2])
+		if err == nil && decodeErr == nil {
 			rw.Header().Set("Connection", "close")
 			rw.Header().Set("Location", string(to))
 			rw.WriteHeader(code)
@@ -42,15 +42,15 @@ func (w *World) serveFront(rw http.ResponseWriter, r *http.Request) {
 	w.serveGood(rw, r)
 }
 
-// serveGood answers with a body that the tool takes.
+// serveGood answers with a body that the tool accepts.
 func (w *World) serveGood(rw http.ResponseWriter, _ *http.Request) {
 	rw.Header().Set("Connection", "close")
 	rw.Header().Set("Content-Type", w.kind)
 	_, _ = io.WriteString(rw, w.good)
 }
 
-// Costly reports whether a URL leads to a costly answer. A tool may ask twice for one: the first time it may have run out of time, on a
-// busy machine, before it saw what it refuses the second time.
+// Costly reports whether a URL has a costly response. A tool may fetch such a URL twice, because the first try may time out on a busy machine before the
+// tool has seen the reason for refusing the response.
 func Costly(url string) bool {
 	return slices.ContainsFunc(costlyAnswers(), func(name string) bool { return strings.Contains(url, "/"+name) })
 }

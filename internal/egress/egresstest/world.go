@@ -18,17 +18,17 @@ import (
 
 // World is the front, the canary and the DNS server of a test.
 type World struct {
-	address string // the front's
+	address string // of the front
 	port    string // of both servers
-	dns     string // host and port
+	dns     string // host and port of the DNS server
 	reached atomic.Int64
-	good    string // the front's answer for /good
-	kind    string // its type
+	good    string // body of the front's response for /good
+	kind    string // its media type
 	bomb    func() []byte
 }
 
-// NewWorld starts a world, which ends with the test. good is the front's answer for /good, kind its media type; empty: a JSON array of
-// one object.
+// NewWorld starts a world, which ends with the test. good and kind are the body of the front's response for /good and its media type. Empty: a JSON
+// array of one object.
 func NewWorld(t *testing.T, good, kind string) *World {
 	t.Helper()
 	w := &World{good: good, kind: kind, bomb: sync.OnceValue(gzipBomb)}
@@ -67,10 +67,10 @@ func (c *countingListener) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// frontHost is the front's address. On Linux all of 127/8 is this machine. It must not be an address that the suite attacks.
+// frontHost is the front's address. On Linux, all addresses of 127.0.0.0/8 are this machine. The suite must not attack it.
 const frontHost = "127.0.0.2"
 
-// listen finds a port that is free on both addresses.
+// listen listens on both addresses, at a port that is free on both.
 func (w *World) listen(t *testing.T) (front, canary net.Listener) {
 	t.Helper()
 	var listen net.ListenConfig
@@ -119,7 +119,7 @@ func (w *World) Client(t *testing.T, cfg egress.Config, timeout time.Duration) *
 	return c
 }
 
-// Counted counts the requests of a tool.
+// Counted is an HTTP client that counts its requests.
 type Counted struct {
 	HTTP interface {
 		Do(req *http.Request) (*http.Response, error)
@@ -127,7 +127,7 @@ type Counted struct {
 	N atomic.Int32
 }
 
-// Do passes a request on.
+// Do counts and sends a request.
 func (c *Counted) Do(req *http.Request) (*http.Response, error) {
 	c.N.Add(1)
 	return c.HTTP.Do(req)
