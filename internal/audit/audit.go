@@ -1,4 +1,4 @@
-// Package audit keeps the audit trail: records are taken without waiting, stored in batches, and removed when they are old.
+// Package audit stores the audit trail. It queues records without blocking the caller, stores them in batches, and removes old ones.
 package audit
 
 import (
@@ -20,26 +20,26 @@ type Store interface {
 	AppendAudit(ctx context.Context, records []agent.AuditRecord) error
 	// ListAudit returns a page, newest first.
 	ListAudit(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error)
-	// ExpireAudit removes at most limit records from before a time, and says how many.
+	// ExpireAudit removes at most limit records from before a time, and returns how many.
 	ExpireAudit(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
-// Config is what [New] needs.
+// Config is the configuration of [New].
 type Config struct {
 	Store  Store // required
 	Logger *zap.Logger
-	Keep   time.Duration // records older than that are removed; 0: none is
+	Keep   time.Duration // how long records are kept; 0: without end
 
-	// For tests; 0 is the default.
-	Queue int // records that wait: 10,000
-	Batch int // records in a batch: 200
+	// Only tests set these.
+	Queue int // maximum of queued records; 0: 10,000
+	Batch int // records in a batch; 0: 200
 }
 
 // When the trail writes and removes records.
 const (
 	batchEvery = 500 * time.Millisecond
 	sweepEvery = time.Hour
-	minRetry   = time.Second // until a failed batch is tried again; twice as long each time
+	minRetry   = time.Second // pause before a failed batch is tried again, which doubles each time
 	maxRetry   = 30 * time.Second
 )
 
@@ -49,25 +49,25 @@ const (
 	maxDetail   = 4 << 10
 	callTimeout = 10 * time.Second
 	sweepBatch  = 5000
-	sweepCalls  = 200 // of one sweep: the rest is for the next
+	sweepCalls  = 200 // calls of one sweep; the next sweep continues
 )
 
-// Trail takes records. Close it.
+// Trail is the audit trail. The caller must close it.
 type Trail struct {
 	cfg Config
 
 	queue chan agent.AuditRecord
 
-	mu      sync.Mutex
-	closed  bool
-	dropped int64 // since it was last said
+	mu       sync.Mutex
+	isClosed bool
+	dropped  int64 // since the last call of takeDropped
 
 	stop   chan struct{}
-	cancel context.CancelFunc // of the calls under way
+	cancel context.CancelFunc // cancels calls of the store
 	done   chan struct{}
 }
 
-// New makes a trail; it runs until Close.
+// New returns a trail, which runs until Close.
 func New(cfg Config) (*Trail, error) {
 	if cfg.Store == nil {
 		return nil, errors.New("configure audit: the store is missing")
@@ -84,7 +84,7 @@ func New(cfg Config) (*Trail, error) {
 	return t, nil
 }
 
-// Record takes a record and never waits. If the queue is full, the record is dropped, counted and logged.
+// Record queues a record. It never blocks: if the queue is full, it drops the record, and the number of dropped records is logged.
 func (t *Trail) Record(r agent.AuditRecord) {
 	if r.At.IsZero() {
 		r.At = time.Now()
@@ -98,7 +98,7 @@ func (t *Trail) Record(r agent.AuditRecord) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed {
+	if t.isClosed {
 		t.dropped++
 		return
 	}
@@ -109,25 +109,24 @@ func (t *Trail) Record(r agent.AuditRecord) {
 	}
 }
 
-// List returns a page of what is stored, newest first; what came within the last second may be missing.
+// List returns a page of the stored records, newest first. Records of the last second may not be stored yet.
 func (t *Trail) List(ctx context.Context, q agent.AuditQuery) (agent.AuditPage, error) {
 	return t.cfg.Store.ListAudit(ctx, q)
 }
 
-// Close stores what is queued, as long as ctx lasts. Records behind it are dropped.
+// Close stores the queued records until ctx ends. It returns an error if some were not stored. Later records are dropped.
 func (t *Trail) Close(ctx context.Context) error {
 	t.mu.Lock()
-	if !t.closed {
-		t.closed = true
+	if !t.isClosed {
+		t.isClosed = true
 		close(t.stop)
 	}
 	t.mu.Unlock()
-	cut := context.AfterFunc(ctx, t.cancel)
-	defer cut()
+	defer context.AfterFunc(ctx, t.cancel)()
 	<-t.done
 	t.cancel()
-	if left := t.takeDropped(); left > 0 {
-		return fmt.Errorf("%d audit records were not stored", left)
+	if n := t.takeDropped(); n > 0 {
+		return fmt.Errorf("%d audit records were not stored", n)
 	}
 	return nil
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/audit"
 )
 
-// memory is a store that can be away.
+// memory is a store in memory that can fail or hang.
 type memory struct {
 	mu      sync.Mutex
-	err     error
-	hang    bool
+	err     error // of AppendAudit
+	hangs   bool
 	records []agent.AuditRecord
-	batches []int
-	expired []time.Time
-	old     int // records that are older than anybody asks for
+	batches []int       // sizes of the batches
+	expired []time.Time // times of the calls of ExpireAudit
+	old     int         // number of records that ExpireAudit removes
 }
 
 func (m *memory) AppendAudit(ctx context.Context, records []agent.AuditRecord) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.hang {
+	if m.hangs {
 		m.mu.Unlock()
 		<-ctx.Done()
 		m.mu.Lock()
@@ -59,7 +59,7 @@ func (m *memory) ExpireAudit(_ context.Context, before time.Time, limit int) (in
 	return n, nil
 }
 
-func (m *memory) set(err error) {
+func (m *memory) setError(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.err = err
@@ -94,35 +94,35 @@ func TestRecordsAreStoredInBatches(t *testing.T) {
 	})
 }
 
-func TestAStoreThatIsAwayBlocksNobody(t *testing.T) {
+func TestUnavailableStoreDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{err: errors.New("away")}
+		m := &memory{err: errors.New("unavailable")}
 		trail, err := audit.New(audit.Config{Store: m, Queue: 10, Batch: 5})
 		require.NoError(t, err)
 		for range 5 {
 			trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRun})
 		}
-		synctest.Wait() // the batch is on its way
+		synctest.Wait() // the first batch is being stored
 		for range 1000 {
 			trail.Record(agent.AuditRecord{Action: agent.ActionTurnsRead})
 		}
 		require.Zero(t, m.stored())
-		m.set(nil)
+		m.setError(nil)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, 15, m.stored(), "the batch under way and a full queue")
-		require.NoError(t, trail.Close(t.Context()), "what was dropped was told of already")
+		require.Equal(t, 15, m.stored(), "the first batch and a full queue")
+		require.NoError(t, trail.Close(t.Context()), "the number of dropped records was logged before")
 	})
 }
 
-func TestRecordsThatNoStoreTakesAreNotTriedForEver(t *testing.T) {
+func TestInvalidRecordsAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{err: agent.Invalid("detail", "no")}
 		trail, err := audit.New(audit.Config{Store: m, Batch: 1})
 		require.NoError(t, err)
 		trail.Record(agent.AuditRecord{})
 		synctest.Wait()
-		m.set(nil)
+		m.setError(nil)
 		trail.Record(agent.AuditRecord{Action: agent.ActionKeysRead})
 		synctest.Wait()
 		require.Equal(t, 1, m.stored())
@@ -130,20 +130,20 @@ func TestRecordsThatNoStoreTakesAreNotTriedForEver(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWithItsContext(t *testing.T) {
+func TestCloseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, m := range []*memory{{err: errors.New("away")}, {hang: true}} {
+		for _, m := range []*memory{{err: errors.New("unavailable")}, {hangs: true}} {
 			trail, err := audit.New(audit.Config{Store: m})
 			require.NoError(t, err)
 			for range 3 {
 				trail.Record(agent.AuditRecord{})
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			begun := time.Now()
+			start := time.Now()
 			require.ErrorContains(t, trail.Close(ctx), "3 audit records were not stored")
-			require.LessOrEqual(t, time.Since(begun), 4*time.Second)
+			require.LessOrEqual(t, time.Since(start), 4*time.Second)
 			cancel()
-			trail.Record(agent.AuditRecord{}) // no panic
+			trail.Record(agent.AuditRecord{}) // must not panic
 		}
 	})
 }
@@ -153,12 +153,12 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 		m := &memory{old: 12_000}
 		trail, err := audit.New(audit.Config{Store: m, Keep: 24 * time.Hour})
 		require.NoError(t, err)
-		begun := time.Now()
+		start := time.Now()
 		time.Sleep(time.Hour + time.Second)
 		synctest.Wait()
 		require.Zero(t, m.old)
 		require.Len(t, m.expired, 3)
-		require.Equal(t, begun.Add(time.Hour-24*time.Hour), m.expired[0])
+		require.Equal(t, start.Add(time.Hour-24*time.Hour), m.expired[0])
 		require.NoError(t, trail.Close(t.Context()))
 
 		kept := &memory{old: 5}
@@ -171,7 +171,7 @@ func TestOldRecordsAreRemoved(t *testing.T) {
 	})
 }
 
-func TestRecordsAreBounded(t *testing.T) {
+func TestRecordLimits(t *testing.T) {
 	m := &memory{}
 	trail, err := audit.New(audit.Config{Store: m})
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// run stores batches until Close, and then what is left.
+// run stores batches until Close is called, and then the records that are still queued.
 func (t *Trail) run(ctx context.Context) {
 	defer close(t.done)
 	tick := time.NewTicker(batchEvery)
@@ -30,17 +30,17 @@ func (t *Trail) run(ctx context.Context) {
 		case <-sweep.C:
 			t.expire(ctx)
 		case <-t.stop:
-			t.storeRest(ctx, batch)
+			t.drain(ctx, batch)
 			return
 		}
 	}
 }
 
-// storeRest stores everything that was taken before Close.
-func (t *Trail) storeRest(ctx context.Context, batch []agent.AuditRecord) {
+// drain stores a batch and the queued records.
+func (t *Trail) drain(ctx context.Context, batch []agent.AuditRecord) {
 	for {
 		select {
-		case r := <-t.queue: // nothing comes behind it any more
+		case r := <-t.queue: // Record no longer adds to it
 			if batch = append(batch, r); len(batch) < t.cfg.Batch {
 				continue
 			}
@@ -56,8 +56,7 @@ func (t *Trail) storeRest(ctx context.Context, batch []agent.AuditRecord) {
 	}
 }
 
-// store stores a batch. It tries again while the store is away; meanwhile the queue fills. It returns what could not be stored before ctx
-// ended.
+// store stores a batch and retries while the store is unavailable. It returns the records that were not stored before ctx ended, or an empty batch.
 func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.AuditRecord {
 	if len(batch) == 0 {
 		return nil
@@ -88,11 +87,11 @@ func (t *Trail) store(ctx context.Context, batch []agent.AuditRecord) []agent.Au
 // logDropped logs the number of records that were dropped.
 func (t *Trail) logDropped() {
 	if n := t.takeDropped(); n > 0 {
-		t.cfg.Logger.Error("audit records were dropped: the store is away or too slow", zap.Int64("records", n))
+		t.cfg.Logger.Error("audit records were dropped: the store is unavailable or too slow", zap.Int64("records", n))
 	}
 }
 
-// expire removes records whose retention time is over.
+// expire removes records that are older than Keep.
 func (t *Trail) expire(ctx context.Context) {
 	if t.cfg.Keep <= 0 {
 		return
@@ -111,7 +110,7 @@ func (t *Trail) expire(ctx context.Context) {
 	}
 }
 
-// cleanText returns text that a store accepts: bounded, valid UTF-8, without NUL.
+// cleanText returns text that a store accepts: valid UTF-8 without NUL, cut to maxText bytes.
 func cleanText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text[:min(len(text), maxText)], "�"), "\x00", "�")
 }

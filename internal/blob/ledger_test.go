@@ -16,20 +16,20 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 )
 
-// ledger is the simplest one that keeps the promises.
+// ledger is a [blob.Ledger] in memory. Content stays young until age is called.
 type ledger struct {
-	mu      sync.Mutex
-	young   map[string]int64 // tenant and reference to bytes
-	held    map[string]bool
-	putting func() error // asked first, when it is set
-	release func() error // asked last
+	mu         sync.Mutex
+	young      map[string]int64 // bytes by tenant and reference
+	referenced map[string]bool
+	onPutting  func() error // if not nil, called first by RecordPut
+	onRelease  func() error // if not nil, called last by Release
 }
 
-func newLedger() *ledger { return &ledger{young: map[string]int64{}, held: map[string]bool{}} }
+func newLedger() *ledger { return &ledger{young: map[string]int64{}, referenced: map[string]bool{}} }
 
 func (l *ledger) RecordPut(_ context.Context, tenant, ref string, size int64) error {
-	if l.putting != nil {
-		if err := l.putting(); err != nil {
+	if l.onPutting != nil {
+		if err := l.onPutting(); err != nil {
 			return err
 		}
 	}
@@ -43,47 +43,47 @@ func (l *ledger) Release(_ context.Context, tenant, ref string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, young := l.young[tenant+" "+ref]
-	if young || l.held[tenant+" "+ref] {
+	if young || l.referenced[tenant+" "+ref] {
 		return false, nil
 	}
-	if l.release != nil {
-		return true, l.release()
+	if l.onRelease != nil {
+		return true, l.onRelease()
 	}
 	return true, nil
 }
 
-// age lets the grace of everything pass.
+// age ends the grace period of all content.
 func (l *ledger) age() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.young)
 }
 
-func TestPutTellsTheLedgerFirst(t *testing.T) {
+func TestPutRecordsInLedgerFirst(t *testing.T) {
 	for name, content := range map[string][]byte{"small": []byte("small"), "large": noise(1<<20+9, 1)} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			l := newLedger()
 			s := open(t, "file://"+dir, blob.WithLedger(l))
-			ref := put(t, open(t, "file://"+t.TempDir()), "acme", content) // its name
-			l.putting = func() error {
+			ref := put(t, open(t, "file://"+t.TempDir()), "acme", content) // the reference that it will have
+			l.onPutting = func() error {
 				_, err := os.Stat(objectPath(dir, ref))
-				require.ErrorIs(t, err, os.ErrNotExist, "nothing is there yet")
+				require.ErrorIs(t, err, os.ErrNotExist, "the object is not written yet")
 				return nil
 			}
 			require.Equal(t, ref, put(t, s, "acme", content))
 			require.Equal(t, map[string]int64{"acme " + ref: int64(len(content))}, l.young)
 
 			l.age()
-			l.putting = nil
+			l.onPutting = nil
 			put(t, s, "acme", content)
-			require.Len(t, l.young, 1, "content that is there is put as well")
+			require.Len(t, l.young, 1, "existing content is recorded again")
 
-			away := errors.New("the ledger is away")
-			l.putting = func() error { return away }
+			ledgerErr := errors.New("the ledger is unavailable")
+			l.onPutting = func() error { return ledgerErr }
 			other := slices.Concat(content, []byte("other"))
 			_, err := s.Put(t.Context(), "acme", bytes.NewReader(other))
-			require.ErrorIs(t, err, away)
+			require.ErrorIs(t, err, ledgerErr)
 			_, err = get(t.Context(), s, "acme", put(t, open(t, "file://"+t.TempDir()), "acme", other))
 			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "nothing was stored: %v", err)
 			requireNoUploads(t, s)
@@ -95,48 +95,48 @@ func TestRemoveAsksTheLedger(t *testing.T) {
 	l := newLedger()
 	s := open(t, "mem://", blob.WithLedger(l))
 	ref := put(t, s, "acme", []byte("x"))
-	refused := func(why string) {
+	requireConflict := func(reason string) {
 		t.Helper()
 		err := s.Remove(t.Context(), "acme", ref)
-		require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%s: %v", why, err)
+		require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "%s: %v", reason, err)
 		_, err = get(t.Context(), s, "acme", ref)
-		require.NoError(t, err, why)
+		require.NoError(t, err, reason)
 		requireNoUploads(t, s)
 	}
-	refused("just put")
+	requireConflict("just stored")
 	l.age()
-	l.held["acme "+ref] = true
-	refused("held")
-	delete(l.held, "acme "+ref)
+	l.referenced["acme "+ref] = true
+	requireConflict("referenced")
+	delete(l.referenced, "acme "+ref)
 	require.NoError(t, s.Remove(t.Context(), "acme", ref))
 	_, err := get(t.Context(), s, "acme", ref)
 	require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%v", err)
 
 	put(t, s, "acme", []byte("x"))
 	l.age()
-	lost := errors.New("the answer was lost")
-	l.release = func() error { return lost }
-	require.ErrorIs(t, s.Remove(t.Context(), "acme", ref), lost)
+	releaseErr := errors.New("the database's reply was lost")
+	l.onRelease = func() error { return releaseErr }
+	require.ErrorIs(t, s.Remove(t.Context(), "acme", ref), releaseErr)
 	_, err = get(t.Context(), s, "acme", ref)
 	require.NoError(t, err)
 	requireNoUploads(t, s)
 }
 
-// A removal whose time is over while the ledger is asked does not delete any more: a Put may have taken it for dead.
-func TestRemoveGivesUpInTime(t *testing.T) {
+// A removal whose time is over after the ledger's answer does not delete the object, because a Put may have considered the removal dead.
+func TestRemoveTimeout(t *testing.T) {
 	l := newLedger()
 	s := open(t, "mem://", blob.WithLedger(l))
 	ref := put(t, s, "acme", []byte("x"))
 	l.age()
 	ctx, cancel := context.WithCancel(t.Context())
-	l.release = func() error { cancel(); return nil }
+	l.onRelease = func() error { cancel(); return nil }
 	require.ErrorIs(t, s.Remove(ctx, "acme", ref), context.Canceled)
 	_, err := get(t.Context(), s, "acme", ref)
 	require.NoError(t, err)
 }
 
-// A Put between the sign and the deletion of a removal that has been allowed ends with the content there.
-func TestPutBehindARelease(t *testing.T) {
+// The content exists after a Put that ran between the ledger's permission for a removal and the deletion.
+func TestPutAfterRelease(t *testing.T) {
 	for name, content := range map[string][]byte{"small": []byte("small"), "large": noise(1<<20+9, 1)} {
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()
@@ -144,13 +144,13 @@ func TestPutBehindARelease(t *testing.T) {
 			s, other := open(t, url, blob.WithLedger(l)), open(t, url, blob.WithLedger(l))
 			ref := put(t, s, "acme", content)
 			l.age()
-			noted, done := make(chan struct{}), make(chan error, 1)
-			l.release = func() error { // the ledger has said yes
+			hasRead, done := make(chan struct{}), make(chan error, 1)
+			l.onRelease = func() error { // the ledger has permitted the removal
 				go func() {
-					_, err := other.Put(t.Context(), "acme", &ended{r: bytes.NewReader(content), end: noted})
+					_, err := other.Put(t.Context(), "acme", &notifyingReader{r: bytes.NewReader(content), end: hasRead})
 					done <- err
 				}()
-				<-noted
+				<-hasRead
 				return nil
 			}
 			require.NoError(t, s.Remove(t.Context(), "acme", ref))
@@ -159,7 +159,7 @@ func TestPutBehindARelease(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(content, got))
 			err = s.Remove(t.Context(), "acme", ref)
-			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "it was just put: %v", err)
+			require.Equal(t, agent.CodeConflict, agent.CodeOf(err), "it was just stored: %v", err)
 		})
 	}
 }
@@ -194,7 +194,7 @@ func TestObjects(t *testing.T) {
 			require.LessOrEqual(t, len(page), 3)
 			for _, o := range page {
 				require.Positive(t, o.Bytes)
-				require.NotContains(t, got, o.Tenant+" "+o.Ref, "once")
+				require.NotContains(t, got, o.Tenant+" "+o.Ref, "listed twice")
 				got[o.Tenant+" "+o.Ref] = true
 			}
 			if token = next; len(next) == 0 {
@@ -205,8 +205,8 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// What else may lie in a bucket is nobody's content.
-func TestObjectsLeavesOutWhatIsNone(t *testing.T) {
+// Other objects in the bucket are not listed.
+func TestObjectsSkipsOthers(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, "file://"+dir)
 	ref := put(t, s, "acme", []byte("x"))

@@ -17,22 +17,22 @@ type Object struct {
 	Bytes  int64  // compressed
 }
 
-// Objects reads a page of the bucket, at most limit objects, and returns those that are content of a tenant. It leaves out compiled plans,
-// uploads and removals in progress, and anything else. token is nil for the first page, then next of the page before; next is nil after the
-// last page.
+// Objects reads a page of at most limit objects of the bucket, and returns those that are content of a tenant. It skips compiled plans, uploads and
+// removals in progress, and other objects. token is nil for the first page, and the result next for the following one. next is nil after the last
+// page.
 func (s *Store) Objects(ctx context.Context, token []byte, limit int) (page []Object, next []byte, err error) {
 	if len(token) == 0 {
 		token = blob.FirstPageToken
 	}
-	var found []*blob.ListObject
+	var objects []*blob.ListObject
 	err = retryList(func() (err error) {
-		found, next, err = s.bucket.ListPage(ctx, token, limit, nil)
+		objects, next, err = s.bucket.ListPage(ctx, token, limit, nil)
 		return err
 	})
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, bucketError(ctx, "list blob store", err)
 	}
-	for _, o := range found {
+	for _, o := range objects {
 		tenant, digest, ok := parseKey(o.Key)
 		if ok && tenant != plansFolder {
 			page = append(page, Object{Tenant: tenant, Ref: scheme + digest, Bytes: o.Size})
@@ -41,10 +41,10 @@ func (s *Store) Objects(ctx context.Context, token []byte, limit int) (page []Ob
 	return page, next, nil
 }
 
-// maxLists bounds how often a list is repeated.
+// maxLists is how often a list is tried.
 const maxLists = 10
 
-// retryList makes a list, and repeats it if an object was removed meanwhile: a folder cannot be listed then.
+// retryList calls list, and retries it if an object was removed meanwhile, because the file driver then returns an error.
 func retryList(list func() error) (err error) {
 	for range maxLists {
 		if err = list(); err == nil || gcerrors.Code(err) != gcerrors.NotFound {
@@ -54,8 +54,8 @@ func retryList(list func() error) (err error) {
 	return err
 }
 
-// deleteObjects deletes the objects of a prefix that are old, up to the last one that it has to look at, and returns how many.
-func deleteObjects(ctx context.Context, bucket *blob.Bucket, prefix string, look func(*blob.ListObject) (isOld, isLast bool)) (n int, err error) {
+// deleteObjects deletes the old objects with a prefix, and returns how many. It stops when classify returns isLast.
+func deleteObjects(ctx context.Context, bucket *blob.Bucket, prefix string, classify func(*blob.ListObject) (isOld, isLast bool)) (n int, err error) {
 	err = retryList(func() error {
 		for list := bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
 			object, err := list.Next(ctx)
@@ -65,7 +65,7 @@ func deleteObjects(ctx context.Context, bucket *blob.Bucket, prefix string, look
 			if err != nil {
 				return err
 			}
-			isOld, isLast := look(object)
+			isOld, isLast := classify(object)
 			if isLast {
 				return nil
 			}
@@ -81,10 +81,10 @@ func deleteObjects(ctx context.Context, bucket *blob.Bucket, prefix string, look
 	return n, err
 }
 
-// parseKey returns the tenant and the digest of a key that objectKey made.
+// parseKey returns the tenant and the digest of a key from objectKey. ok is false for any other key.
 func parseKey(key string) (tenant, digest string, ok bool) {
-	tenant, rest, _ := strings.Cut(key, "/")
-	digits, ok := strings.CutPrefix(rest, "sha256/")
+	tenant, path, _ := strings.Cut(key, "/")
+	digits, ok := strings.CutPrefix(path, "sha256/")
 	digest = strings.Replace(digits, "/", "", 1)
 	if _, err := ParseRef(scheme + digest); !ok || err != nil || checkTenant(tenant) != nil {
 		return "", "", false

@@ -18,14 +18,14 @@ import (
 const (
 	opOpen = "open blob"
 	opRead = "read blob"
-	// maxWindow bounds the decoder's memory, whatever a stream asks for. Earlier releases wrote with a window of 8 MiB.
+	// maxWindow limits the decoder's memory for any stream. Earlier releases wrote with a window of 8 MiB.
 	maxWindow = 8 << 20
 )
 
-// Open returns the content of a reference, or of an address that [Store.S3Ref] returned. Once Read returns io.EOF, the content is verified;
-// a corrupted blob ends with [agent.CodeInternal] instead. ctx must live until the reader is closed.
+// Open returns the content of a reference, or of an address from [Store.S3Ref]. When Read returns io.EOF, the content was verified. If the content is
+// corrupted, the last Read returns [agent.CodeInternal] instead. ctx must not end before the reader is closed.
 //
-// A malformed reference or tenant is [agent.CodeInvalid], content that the tenant does not have is [agent.CodeNotFound].
+// The error for a malformed reference or tenant is [agent.CodeInvalid], and for content that the tenant does not have [agent.CodeNotFound].
 func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	if err := checkTenant(tenant); err != nil {
 		return nil, err
@@ -46,10 +46,10 @@ func (s *Store) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, er
 	if err != nil {
 		return nil, errors.Join(agent.Errorf(agent.CodeInternal, opOpen, "%w", err), r.Close())
 	}
-	return &verifiedReader{ctx: ctx, ref: ref, digest: digest, source: source, object: r, z: z, hash: sha256.New(), left: s.maxBytes}, nil
+	return &verifiedReader{ctx: ctx, ref: ref, digest: digest, source: source, object: r, z: z, hash: sha256.New(), remaining: s.maxBytes}, nil
 }
 
-// source keeps the error of the bucket's stream: the decoder's errors do not distinguish it from corrupted content.
+// source keeps the error of the bucket's stream, because the decoder's errors do not distinguish it from corrupted content.
 type source struct {
 	r   io.Reader
 	err error // other than io.EOF
@@ -63,49 +63,49 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// verifiedReader compares the hash at the end.
+// verifiedReader returns the content of an object, and an error at the end if it has another hash.
 type verifiedReader struct {
-	ctx         context.Context // of the reader, to classify its errors
+	ctx         context.Context // of Open, to classify errors
 	ref, digest string
 	source      *source
 	object      *blob.Reader
 	z           *zstd.Decoder
 	hash        hash.Hash
-	left        int64
-	end         error // of all later reads
+	remaining   int64
+	lastErr     error // not nil if reading has ended
 }
 
 func (v *verifiedReader) Read(p []byte) (int, error) {
-	if v.end != nil {
-		return 0, v.end
+	if v.lastErr != nil {
+		return 0, v.lastErr
 	}
 	n, err := v.z.Read(p)
-	if int64(n) > v.left { // Put did not write it; it may be made to expand
-		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: larger than any blob", v.ref)
-		return 0, v.end
+	if int64(n) > v.remaining { // Put did not write it, so it may be a compression bomb
+		v.lastErr = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: larger than any blob", v.ref)
+		return 0, v.lastErr
 	}
-	v.left -= int64(n)
+	v.remaining -= int64(n)
 	v.hash.Write(p[:n])
 	switch {
 	case err == nil:
 		return n, nil
 	case err != io.EOF && v.source.err != nil: //nolint:errorlint // the contract of io.Reader
-		v.end = bucketError(v.ctx, opRead, v.source.err)
+		v.lastErr = bucketError(v.ctx, opRead, v.source.err)
 	case err != io.EOF: //nolint:errorlint // as above
-		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: %w", v.ref, err)
+		v.lastErr = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: %w", v.ref, err)
 	case hex.EncodeToString(v.hash.Sum(nil)) != v.digest:
-		v.end = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: its content has another hash", v.ref)
+		v.lastErr = agent.Errorf(agent.CodeInternal, opRead, "%s is corrupted: its content has another hash", v.ref)
 	default:
-		v.end = io.EOF
+		v.lastErr = io.EOF
 	}
-	return n, v.end
+	return n, v.lastErr
 }
 
-// Close releases the reader. It does not verify what was not read.
+// Close releases the reader. It does not verify content that was not read.
 func (v *verifiedReader) Close() error {
 	v.z.Close()
-	if v.end == nil {
-		v.end = errClosed
+	if v.lastErr == nil {
+		v.lastErr = errClosed
 	}
 	if err := v.object.Close(); err != nil {
 		return bucketError(v.ctx, opRead, err)

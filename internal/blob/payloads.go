@@ -13,14 +13,14 @@ import (
 
 const (
 	opPayload = "payload store"
-	// payloadsPrefix separates what histories of Temporal refer to from what tenants store. Its references are not counted.
+	// payloadsPrefix separates payloads of Temporal's histories from the content of tenants. References to them are not counted.
 	payloadsPrefix = "~payloads/"
 )
 
 // payloadKey matches the day on which a payload was stored, followed by a unique name.
 var payloadKey = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9A-Za-z._-]{1,128}$`)
 
-// Payloads keeps large payloads of Temporal by keys that begin with a day (UTC), 2026-08-03/…, until [Payloads.Sweep].
+// Payloads stores large payloads of Temporal until [Payloads.Sweep] removes them. Keys begin with a day (UTC), 2026-08-03/….
 type Payloads struct {
 	bucket *blob.Bucket
 }
@@ -28,7 +28,7 @@ type Payloads struct {
 // Payloads returns the part of the store for payloads.
 func (s *Store) Payloads() *Payloads { return &Payloads{bucket: s.bucket} }
 
-// Put stores content; the same key is the same content.
+// Put stores content. A key always has the same content.
 func (p *Payloads) Put(ctx context.Context, key string, content []byte) error {
 	if !payloadKey.MatchString(key) {
 		return agent.Invalid("key", "want a day and a name, got %.200q", key)
@@ -63,8 +63,7 @@ func (p *Payloads) Get(ctx context.Context, key string, maxBytes int64) ([]byte,
 	return content, nil
 }
 
-// Sweep removes payloads that were stored before the day of a time, and returns how many. Histories that still refer to them can no longer
-// be read.
+// Sweep removes the payloads that were stored before the day of a time, and returns how many. Histories that refer to them can no longer be read.
 func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err error) {
 	day := before.UTC().Format(time.DateOnly)
 	n, err = deleteObjects(ctx, p.bucket, payloadsPrefix, func(object *blob.ListObject) (isOld, isLast bool) {
@@ -73,7 +72,7 @@ func (p *Payloads) Sweep(ctx context.Context, before time.Time) (n int, err erro
 			return false, false
 		}
 		isOld = key[:len(day)] < day
-		return isOld, !isOld // lists are in the order of keys
+		return isOld, !isOld // lists are sorted by key
 	})
 	if err != nil {
 		return n, bucketError(ctx, "sweep payloads", err)

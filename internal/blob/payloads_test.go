@@ -37,7 +37,7 @@ func TestPayloads(t *testing.T) {
 	require.NoError(t, err)
 	objects, _, err := s.Objects(t.Context(), nil, 100)
 	require.NoError(t, err)
-	require.Len(t, objects, 1, "payloads are nobody's content: no collection of references sees them")
+	require.Len(t, objects, 1, "payloads are not content of tenants")
 
 	n, err := p.Sweep(t.Context(), time.Date(2026, 8, 3, 23, 59, 0, 0, time.UTC))
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// plansFolder separates compiled plans from what tenants store: running turns refer to plans, no result does.
+	// plansFolder separates compiled plans from the content of tenants. Running turns refer to plans, but no reference to them is counted.
 	plansFolder  = ".plans"
 	maxPlanBytes = 8 << 20
 )
@@ -23,8 +23,7 @@ func (s *Store) SavePlan(ctx context.Context, body []byte) (uri string, err erro
 	return s.Put(ctx, plansFolder, bytes.NewReader(body))
 }
 
-// PlanBytes returns the bytes of a plan by its hash, sha256:<hex>. The error is [agent.CodeNotFound] if there are none; bytes with another
-// hash are an error, too.
+// PlanBytes returns the bytes of a plan by its hash, sha256:<hex>, and verifies the hash. The error is [agent.CodeNotFound] if there is no such plan.
 func (s *Store) PlanBytes(ctx context.Context, hash string) ([]byte, error) {
 	r, err := s.Open(ctx, plansFolder, "cas://"+hash)
 	if err != nil {

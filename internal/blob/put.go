@@ -18,21 +18,21 @@ import (
 
 const (
 	opPut = "put blob"
-	// window is how far back the encoder searches. Stored content repeats within rows; eight times the window would cost 30 MB more for each
-	// Put and save almost nothing.
+	// window is how far back the encoder searches. Stored content repeats within rows, so a window of 8 MiB would cost 30 MB more for each Put and
+	// save almost nothing.
 	window = 1 << 20
 )
 
-// Put stores the content of r and returns its reference, cas://sha256:<hex>. Existing content is not written again. With a ledger the
-// content stays for the grace period, so that the caller can refer to it.
+// Put stores the content of r and returns its reference, cas://sha256:<hex>. It does not write existing content again. With a ledger, the content stays
+// for the grace period, in which the caller can refer to it.
 //
-// Content above the bound is [agent.CodeOverflow], a bucket that cannot be reached [agent.CodeUnavailable]; an error of r is returned
-// wrapped. After an error Put has stored nothing.
+// The error is [agent.CodeOverflow] for content above the limit, and [agent.CodeUnavailable] if the bucket cannot be reached. An error of r is wrapped.
+// After an error, Put has stored nothing.
 func (s *Store) Put(ctx context.Context, tenant string, r io.Reader) (ref string, err error) {
 	if err := checkTenant(tenant); err != nil {
 		return "", err
 	}
-	in := &intake{ctx: ctx, r: r, hash: sha256.New(), left: s.maxBytes, limit: s.maxBytes}
+	in := &hashingReader{ctx: ctx, r: r, hash: sha256.New(), remaining: s.maxBytes, maxBytes: s.maxBytes}
 	var head bytes.Buffer
 	_, err = io.CopyN(&head, in, spoolBytes)
 	switch {
@@ -55,19 +55,19 @@ func (s *Store) putSmall(ctx context.Context, tenant string, sum, content []byte
 	return makeRef(sum), nil
 }
 
-// putLarge computes the hash while it writes to a temporary object, and then copies the object.
-func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io.Reader) (string, error) {
+// putLarge computes the hash while it writes a temporary object, and then copies the object.
+func (s *Store) putLarge(ctx context.Context, tenant string, in *hashingReader, head io.Reader) (string, error) {
 	temp := tempPrefix + rand.Text()
 	defer func() {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_ = s.bucket.Delete(tidy, temp) // Sweep removes it if this fails
+		_ = s.bucket.Delete(cleanup, temp) // Sweep removes it if this fails
 	}()
 	if err := s.write(ctx, temp, io.MultiReader(head, in), in); err != nil {
 		return "", err
 	}
 	sum := in.hash.Sum(nil)
-	err := s.putObject(ctx, tenant, hex.EncodeToString(sum), in.limit-in.left, func(key string) error {
+	err := s.putObject(ctx, tenant, hex.EncodeToString(sum), in.maxBytes-in.remaining, func(key string) error {
 		if err := s.bucket.Copy(ctx, key, temp, nil); err != nil {
 			return bucketError(ctx, opPut, err)
 		}
@@ -79,8 +79,8 @@ func (s *Store) putLarge(ctx context.Context, tenant string, in *intake, head io
 	return makeRef(sum), nil
 }
 
-// write stores the content of r as an object, or nothing. in, if not nil, has the error of r itself.
-func (s *Store) write(ctx context.Context, key string, r io.Reader, in *intake) error {
+// write stores the content of r as an object, or nothing. If in is not nil, it reports an error of r itself.
+func (s *Store) write(ctx context.Context, key string, r io.Reader, in *hashingReader) error {
 	writing, abort := context.WithCancel(ctx)
 	defer abort()
 	w, err := s.bucket.NewWriter(writing, key, &blob.WriterOptions{
@@ -90,7 +90,7 @@ func (s *Store) write(ctx context.Context, key string, r io.Reader, in *intake) 
 		return bucketError(ctx, opPut, err)
 	}
 	if err := compress(w, r); err != nil {
-		abort() // so that the driver drops the half-written object
+		abort() // so that the driver discards the partial object
 		_ = w.Close()
 		if in != nil && in.err != nil {
 			return in.err
@@ -114,17 +114,17 @@ func compress(w io.Writer, r io.Reader) error {
 	return z.Close()
 }
 
-// intake hashes and bounds what it reads, and keeps the error that ended it.
-type intake struct {
-	ctx   context.Context // lives as long as one Put
-	r     io.Reader
-	hash  hash.Hash
-	left  int64
-	limit int64
-	err   error // other than io.EOF
+// hashingReader reads the content of a Put. It computes the hash, limits the size, and keeps the error of the content.
+type hashingReader struct {
+	ctx       context.Context // of Put
+	r         io.Reader
+	hash      hash.Hash
+	remaining int64
+	maxBytes  int64
+	err       error // other than io.EOF
 }
 
-func (in *intake) Read(p []byte) (int, error) {
+func (in *hashingReader) Read(p []byte) (int, error) {
 	if in.err == nil {
 		in.err = agent.Interrupted(in.ctx, opPut)
 	}
@@ -132,11 +132,11 @@ func (in *intake) Read(p []byte) (int, error) {
 		return 0, in.err
 	}
 	n, err := in.r.Read(p)
-	if int64(n) > in.left {
-		in.err = agent.Errorf(agent.CodeOverflow, opPut, "more than %d bytes", in.limit)
+	if int64(n) > in.remaining {
+		in.err = agent.Errorf(agent.CodeOverflow, opPut, "more than %d bytes", in.maxBytes)
 		return 0, in.err
 	}
-	in.left -= int64(n)
+	in.remaining -= int64(n)
 	in.hash.Write(p[:n])
 	if err != nil && err != io.EOF {
 		in.err = fmt.Errorf("%s: read content: %w", opPut, err)

@@ -11,7 +11,7 @@ const scheme = "cas://sha256:"
 
 const digestLen = 64
 
-// ParseRef returns the digest of a reference cas://sha256:<digest>, 64 lower-case hex digits. Any other text is [agent.CodeInvalid].
+// ParseRef returns the digest of a reference cas://sha256:<digest>: 64 lower-case hex digits. The error for any other text is [agent.CodeInvalid].
 func ParseRef(ref string) (digest string, err error) {
 	digest, ok := strings.CutPrefix(ref, scheme)
 	if !ok {
@@ -28,8 +28,8 @@ func ParseRef(ref string) (digest string, err error) {
 
 const s3Scheme = "s3://"
 
-// S3Ref returns the address of a reference's object, s3://<bucket>/<key>. [Store.Open] takes it too. It is empty if the bucket is not one
-// of S3, or for a malformed reference.
+// S3Ref returns the address of a reference's object, s3://<bucket>/<key>, which [Store.Open] accepts. It is empty if the bucket is not in S3, or for a
+// malformed reference.
 func (s *Store) S3Ref(tenant, ref string) string {
 	digest, err := ParseRef(ref)
 	if err != nil || s.s3 == "" {
@@ -38,14 +38,14 @@ func (s *Store) S3Ref(tenant, ref string) string {
 	return s.s3 + objectKey(tenant, digest)
 }
 
-// digestOf returns the digest of a reference, or of the address that S3Ref gives the tenant's object.
+// digestOf returns the digest of a reference, or of an address from S3Ref for the same tenant.
 func (s *Store) digestOf(tenant, ref string) (string, error) {
 	if s.s3 == "" || !strings.HasPrefix(ref, s3Scheme) {
 		return ParseRef(ref)
 	}
 	path, ok := strings.CutPrefix(ref, s.s3+tenant+"/sha256/")
 	if !ok {
-		return "", agent.Invalid("ref", "%.200q is no content of this tenant in %s", ref, s.s3)
+		return "", agent.Invalid("ref", "%.200q is not content of this tenant in %s", ref, s.s3)
 	}
 	return ParseRef(scheme + strings.Replace(path, "/", "", 1))
 }
@@ -56,7 +56,7 @@ func objectKey(tenant, digest string) string {
 	return tenant + "/sha256/" + digest[:2] + "/" + digest[2:]
 }
 
-// checkTenant returns an error if a tenant's name could leave its folder.
+// checkTenant returns an error if a tenant's name is not valid as a folder's name.
 func checkTenant(tenant string) error {
 	if !agent.ValidName(tenant) || strings.Trim(tenant, ".") == "" {
 		return agent.Invalid("tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -, and not dots alone, got %.150q", tenant)

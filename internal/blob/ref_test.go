@@ -12,17 +12,17 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// An object of a bucket of S3 has an address, under which it is found again: by its tenant, and in its bucket.
+// An object in S3 has an address, by which its tenant can open it from its bucket.
 func TestS3Ref(t *testing.T) {
 	dir := t.TempDir()
 	files := open(t, "file://"+dir)
 	ref := put(t, files, "acme", []byte("rows"))
-	require.Empty(t, files.S3Ref("acme", ref), "a folder is no bucket of S3")
+	require.Empty(t, files.S3Ref("acme", ref), "the store is not in S3")
 
 	bucket := httptest.NewServer(http.StripPrefix("/results/", http.FileServer(http.Dir(dir))))
 	defer bucket.Close()
 	query := url.Values{"region": {"eu-central-1"}, "endpoint": {bucket.URL}, "use_path_style": {"true"}, "anonymous": {"true"}}
-	for prefix, found := range map[string]bool{"": true, "team/a/": false} {
+	for prefix, exists := range map[string]bool{"": true, "team/a/": false} {
 		if query.Del("prefix"); prefix != "" {
 			query.Set("prefix", prefix)
 		}
@@ -33,7 +33,7 @@ func TestS3Ref(t *testing.T) {
 		require.Empty(t, s.S3Ref("acme", "cas://sha256:00"))
 
 		content, err := get(t.Context(), s, "acme", address)
-		if !found { // the server has no such folder
+		if !exists { // the server has no such folder
 			require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%v", err)
 			continue
 		}

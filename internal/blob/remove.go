@@ -16,23 +16,22 @@ import (
 
 const (
 	opRemove = "remove blob"
-	// gonePrefix has one object, the sign, for each removal in progress. All processes see it.
+	// gonePrefix has a marker, an empty object, for each removal in progress. All processes see it.
 	gonePrefix = "~gone/"
-	// defaultRemoval bounds a removal. A sign that stays twice as long belongs to a process that died.
-	defaultRemoval = 10 * time.Second
-	// lookAgain is the interval at which a Put checks whether a removal has ended.
-	lookAgain = 20 * time.Millisecond
-	// maxWrites bounds how often a Put starts again because its content was removed meanwhile.
+	// defaultRemovalTime is how long a removal may take. A marker that exists twice as long belongs to a process that died.
+	defaultRemovalTime = 10 * time.Second
+	// removalCheckInterval is the interval at which a Put checks whether a removal has ended.
+	removalCheckInterval = 20 * time.Millisecond
+	// maxWrites is how often a Put writes its content because it was removed meanwhile.
 	maxWrites = 8
 )
 
-// Remove removes the content of a reference. Missing content is no error. If a Put of the same content, in any process, begins during the
-// removal or later, the content is there when the Put ends: a removal has a sign in the bucket until it has deleted, and a Put checks the
-// content again after it has seen no sign.
+// Remove removes the content of a reference. It returns nil if there is none. If a Put of the same content begins during the removal or later, in any
+// process, the content exists when the Put ends: a removal has a marker in the bucket until it has deleted the content, and a Put checks the content
+// again after it has seen no marker.
 //
-// With a ledger, content that somebody refers to or has just stored stays, and the error is [agent.CodeConflict]. Without a ledger the
-// caller must know that it may be removed. A malformed reference or tenant is [agent.CodeInvalid], and so are compiled plans, which are
-// never removed: running turns refer to them only by their hash.
+// With a ledger, the error is [agent.CodeConflict] if something refers to the content or it was just stored. Without a ledger, the caller must know that
+// the content may be removed. The error is [agent.CodeInvalid] for a malformed reference or tenant, and for compiled plans, which are never removed.
 func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	if err := checkTenant(tenant); err != nil {
 		return err
@@ -44,26 +43,26 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	if tenant == plansFolder {
 		return agent.Invalid("tenant", "compiled plans are not removed")
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.removal)
+	ctx, cancel := context.WithTimeout(ctx, s.removalTime)
 	defer cancel()
-	sign := gonePrefix + digest + "-" + rand.Text()
+	marker := gonePrefix + digest + "-" + rand.Text()
 	defer func() {
-		tidy, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_ = s.bucket.Delete(tidy, sign) // Sweep removes it if this fails
+		_ = s.bucket.Delete(cleanup, marker) // Sweep removes it if this fails
 	}()
-	if err := s.bucket.WriteAll(ctx, sign, nil, nil); err != nil {
+	if err := s.bucket.WriteAll(ctx, marker, nil, nil); err != nil {
 		return bucketError(ctx, opRemove, err)
 	}
-	if s.ledger != nil { // while the sign is there: a Put of the content waits for the removal from now on
-		switch released, err := s.ledger.Release(ctx, tenant, ref); {
+	if s.ledger != nil { // after the marker was written, so that a Put that begins now waits for the removal
+		switch isReleased, err := s.ledger.Release(ctx, tenant, ref); {
 		case err != nil:
 			return fmt.Errorf("%s: %w", opRemove, err)
-		case !released:
+		case !isReleased:
 			return agent.Errorf(agent.CodeConflict, opRemove, "%s is in use", ref)
 		}
 	}
-	if err := agent.Interrupted(ctx, opRemove); err != nil { // not every driver checks, and others may consider this removal dead by now
+	if err := agent.Interrupted(ctx, opRemove); err != nil { // not every driver checks ctx, and a Put may consider this removal dead by now
 		return err
 	}
 	if err := s.bucket.Delete(ctx, objectKey(tenant, digest)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
@@ -72,8 +71,8 @@ func (s *Store) Remove(ctx context.Context, tenant, ref string) error {
 	return nil
 }
 
-// putObject writes an object unless it exists, and returns once no removal can delete it: it is in the ledger, if there is one, before the
-// first check, and it exists after a moment without a removal. It may call write several times.
+// putObject writes an object unless it exists, and returns when no removal can delete it: the object was in the ledger before the first check, and it
+// exists after a moment without a removal. It may call write several times.
 func (s *Store) putObject(ctx context.Context, tenant, digest string, size int64, write func(key string) error) error {
 	key := objectKey(tenant, digest)
 	if s.ledger != nil && tenant != plansFolder {
@@ -81,13 +80,13 @@ func (s *Store) putObject(ctx context.Context, tenant, digest string, size int64
 			return fmt.Errorf("%s: %w", opPut, err)
 		}
 	}
-	isQuiet := false // there was a moment without a removal since the last write
+	hadNoRemoval := false // whether there was a moment without a removal since the last write
 	for range maxWrites {
 		exists, err := s.bucket.Exists(ctx, key)
 		switch {
 		case err != nil:
 			return bucketError(ctx, opPut, err)
-		case exists && isQuiet:
+		case exists && hadNoRemoval:
 			return nil
 		case !exists:
 			if err := write(key); err != nil {
@@ -97,19 +96,19 @@ func (s *Store) putObject(ctx context.Context, tenant, digest string, size int64
 		if err := s.awaitRemovals(ctx, digest); err != nil {
 			return err
 		}
-		isQuiet = true
+		hadNoRemoval = true
 	}
-	return agent.Errorf(agent.CodeUnavailable, opPut, "it is removed over and over")
+	return agent.Errorf(agent.CodeUnavailable, opPut, "the content was removed %d times while it was stored", maxWrites)
 }
 
 // awaitRemovals waits until no removal of a digest is in progress. It ignores a removal that takes so long that its process must have died.
 func (s *Store) awaitRemovals(ctx context.Context, digest string) error {
 	var (
-		sign  string
-		since time.Time
+		marker    string // the first one, since firstSeen
+		firstSeen time.Time
 	)
-	look := time.NewTicker(lookAgain)
-	defer look.Stop()
+	ticker := time.NewTicker(removalCheckInterval)
+	defer ticker.Stop()
 	for {
 		object, err := s.bucket.List(&blob.ListOptions{Prefix: gonePrefix + digest + "-"}).Next(ctx)
 		switch {
@@ -118,15 +117,15 @@ func (s *Store) awaitRemovals(ctx context.Context, digest string) error {
 		case gcerrors.Code(err) == gcerrors.NotFound: // the removal ended while the list was made
 		case err != nil:
 			return bucketError(ctx, opPut, err)
-		case object.Key != sign:
-			sign, since = object.Key, time.Now()
-		case time.Since(since) > 2*s.removal: // calls that it began at its last moment have ended too
-			_ = s.bucket.Delete(ctx, sign) // or another process has deleted it
+		case object.Key != marker:
+			marker, firstSeen = object.Key, time.Now()
+		case time.Since(firstSeen) > 2*s.removalTime: // calls that the removal began before its limit have ended too
+			_ = s.bucket.Delete(ctx, marker) // another process may have deleted it
 		}
 		select {
 		case <-ctx.Done():
 			return agent.Interrupted(ctx, opPut)
-		case <-look.C:
+		case <-ticker.C:
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestRemove(t *testing.T) {
 				require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%v", err)
 			}
 			_, err := get(t.Context(), s, "other", ref)
-			require.NoError(t, err, "another tenant's is another's")
+			require.NoError(t, err, "the content of another tenant stays")
 			put(t, s, "acme", content)
 			got, err := get(t.Context(), s, "acme", ref)
 			require.NoError(t, err)
@@ -55,28 +55,28 @@ func TestRemoveRefuses(t *testing.T) {
 	})
 }
 
-// removal shows the sign of a removal by another process, which has not deleted yet.
-func removal(t *testing.T, dir, ref string) (sign string) {
+// writeMarker writes the marker of a removal by another process, which has not deleted the object yet.
+func writeMarker(t *testing.T, dir, ref string) (marker string) {
 	t.Helper()
-	sign = filepath.Join(dir, "~gone", strings.TrimPrefix(ref, "cas://sha256:")+"-other")
-	require.NoError(t, os.MkdirAll(filepath.Dir(sign), 0o700))
-	require.NoError(t, os.WriteFile(sign, nil, 0o600))
-	return sign
+	marker = filepath.Join(dir, "~gone", strings.TrimPrefix(ref, "cas://sha256:")+"-other")
+	require.NoError(t, os.MkdirAll(filepath.Dir(marker), 0o700))
+	require.NoError(t, os.WriteFile(marker, nil, 0o600))
+	return marker
 }
 
-// A Put that finds the content, but also somebody who is removing it, waits and looks again.
+// A Put of content that is being removed waits for the removal and checks the content again.
 func TestPutDuringRemoval(t *testing.T) {
 	for name, content := range map[string][]byte{"small": []byte("small"), "large": noise(1<<20+9, 1)} {
-		for _, there := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, " ", there), func(t *testing.T) {
+		for _, exists := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " ", exists), func(t *testing.T) {
 				dir := t.TempDir()
 				s := open(t, "file://"+dir)
 				ref := put(t, s, "acme", content)
-				sign := removal(t, dir, ref)
-				if !there { // it writes, which the removal does not know
+				marker := writeMarker(t, dir, ref)
+				if !exists { // so that the Put writes the object during the removal
 					require.NoError(t, os.Remove(objectPath(dir, ref)))
 				}
-				source := &ended{r: bytes.NewReader(content), end: make(chan struct{})}
+				source := &notifyingReader{r: bytes.NewReader(content), end: make(chan struct{})}
 				done := make(chan error, 1)
 				go func() {
 					_, err := s.Put(t.Context(), "acme", source)
@@ -87,10 +87,10 @@ func TestPutDuringRemoval(t *testing.T) {
 				require.NoError(t, os.Remove(objectPath(dir, ref)))
 				select {
 				case err := <-done:
-					require.FailNow(t, "it did not wait", "%v", err)
+					require.FailNow(t, "Put did not wait for the removal", "%v", err)
 				default:
 				}
-				require.NoError(t, os.Remove(sign))
+				require.NoError(t, os.Remove(marker))
 				require.NoError(t, <-done)
 				got, err := get(t.Context(), s, "acme", ref)
 				require.NoError(t, err)
@@ -101,13 +101,13 @@ func TestPutDuringRemoval(t *testing.T) {
 	}
 }
 
-// ended tells when a reader has been read to its end.
-type ended struct {
+// notifyingReader closes end when it has been read to its end.
+type notifyingReader struct {
 	r   io.Reader
 	end chan struct{}
 }
 
-func (e *ended) Read(p []byte) (int, error) {
+func (e *notifyingReader) Read(p []byte) (int, error) {
 	n, err := e.r.Read(p)
 	if err == io.EOF {
 		close(e.end)
@@ -119,7 +119,7 @@ func TestPutDuringRemovalIsInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, "file://"+dir)
 	ref := put(t, s, "acme", []byte("x"))
-	removal(t, dir, ref)
+	writeMarker(t, dir, ref)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := s.Put(ctx, "acme", strings.NewReader("x"))
@@ -131,9 +131,9 @@ func TestPutDuringRemovalIsInterrupted(t *testing.T) {
 	put(t, s, "acme", []byte("x"))
 }
 
-// Whatever the order: every Put and every Remove succeeds, what is read is whole, and the last word stands. Two stores on one bucket stand
-// for two processes.
-func TestPutAndRemoveAtOnce(t *testing.T) {
+// Puts, Removes and reads at the same time all succeed, and the last call determines whether the content exists. Two stores with one bucket stand for two
+// processes.
+func TestConcurrentPutAndRemove(t *testing.T) {
 	url := "file://" + t.TempDir()
 	stores := []*blob.Store{open(t, url), open(t, url)}
 	contents := [][]byte{noise(100, 1), noise(1<<20+9, 2)}

@@ -21,33 +21,32 @@ const (
 	defaultMaxBytes = 1 << 30
 	// spoolBytes is how much content is kept in memory to compute its hash before anything is written.
 	spoolBytes = 1 << 20
-	// tidyTimeout bounds the removal of an upload after its caller is gone.
-	tidyTimeout = 10 * time.Second
-	tempPrefix  = "~tmp/" // no tenant's name has a tilde
+	// cleanupTimeout is how long the removal of a temporary object may take.
+	cleanupTimeout = 10 * time.Second
+	tempPrefix     = "~tmp/" // a tenant's name cannot have a tilde
 )
 
 // Store is a content-addressed store in one bucket. Its methods may be called from any goroutine.
 type Store struct {
-	bucket   *blob.Bucket
-	maxBytes int64
-	removal  time.Duration // the longest that a removal may take
-	ledger   Ledger        // or nil
-	s3       string        // s3://<bucket>/<prefix>; empty if the bucket is not one of S3
+	bucket      *blob.Bucket
+	maxBytes    int64
+	removalTime time.Duration // how long a removal may take
+	ledger      Ledger        // or nil
+	s3          string        // s3://<bucket>/<prefix>; empty if the bucket is not in S3
 }
 
 // Option changes a rare setting of a [Store].
 type Option func(*Store)
 
-// MaxBytes bounds one blob, uncompressed; the default is 1 GiB.
+// MaxBytes is the maximum size of one blob, uncompressed. The default is 1 GiB.
 func MaxBytes(n int64) Option { return func(s *Store) { s.maxBytes = n } }
 
-// Ledger has the references to content, and when it was stored last; the package's comment says what it guarantees. References are
-// cas://sha256:<hex>.
+// Ledger records content, the time when it was last stored, and the references to it. See the package comment. References are cas://sha256:<hex>.
 type Ledger interface {
-	// RecordPut records that content of so many bytes is about to be stored. It is not released within the grace period from now on.
+	// RecordPut records that content is about to be stored. It cannot be released within the grace period from now on.
 	RecordPut(ctx context.Context, tenant, ref string, bytes int64) error
-	// Release atomically removes content from the ledger if nobody refers to it and nobody has stored it within the grace period, and
-	// reports whether the content may be removed.
+	// Release atomically removes content from the ledger if nothing refers to it and it was not stored within the grace period. It reports whether
+	// the content may be removed.
 	Release(ctx context.Context, tenant, ref string) (bool, error)
 }
 
@@ -58,12 +57,12 @@ func WithLedger(l Ledger) Option { return func(s *Store) { s.ledger = l } }
 // Open opens the bucket of a URL. It creates a missing file:// folder. The error is [agent.CodeInvalid] if no built-in driver supports the
 // URL.
 func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error) {
-	s := &Store{maxBytes: defaultMaxBytes, removal: defaultRemoval}
+	s := &Store{maxBytes: defaultMaxBytes, removalTime: defaultRemovalTime}
 	for _, o := range opts {
 		o(s)
 	}
 	if s.maxBytes <= 0 {
-		return nil, agent.Errorf(agent.CodeInvalid, "open blob store", "a bound of %d bytes", s.maxBytes)
+		return nil, agent.Errorf(agent.CodeInvalid, "open blob store", "want a limit of more than 0 bytes, got %d", s.maxBytes)
 	}
 	bucketURL, err := withDefaults(bucketURL)
 	if err != nil {
@@ -83,8 +82,8 @@ func Open(ctx context.Context, bucketURL string, opts ...Option) (*Store, error)
 	return s, nil
 }
 
-// withDefaults returns the URL with settings for the file driver: it creates its folder, keeps uploads on the same disk, and writes no
-// metadata files.
+// withDefaults returns the URL with settings for the file driver, so that it creates its folder, keeps uploads on the same disk, and writes no metadata
+// files.
 func withDefaults(bucketURL string) (string, error) {
 	u, err := url.Parse(bucketURL)
 	if err != nil {
@@ -115,18 +114,18 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Sweep removes the remains of uploads and removals that began before a time and never finished because their process died. It returns how
-// many.
+// Sweep removes the remains of uploads and removals that began before a time and whose process has died. It returns how many.
 func (s *Store) Sweep(ctx context.Context, before time.Time) (int, error) {
-	uploads, err := s.sweep(ctx, tempPrefix, before)
+	uploads, err := s.sweepPrefix(ctx, tempPrefix, before)
 	if err != nil {
 		return uploads, err
 	}
-	removals, err := s.sweep(ctx, gonePrefix, before)
+	removals, err := s.sweepPrefix(ctx, gonePrefix, before)
 	return uploads + removals, err
 }
 
-func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n int, err error) {
+// sweepPrefix deletes the old objects with a prefix.
+func (s *Store) sweepPrefix(ctx context.Context, prefix string, before time.Time) (n int, err error) {
 	n, err = deleteObjects(ctx, s.bucket, prefix, func(object *blob.ListObject) (isOld, isLast bool) {
 		return !object.ModTime.After(before), false
 	})
@@ -136,7 +135,7 @@ func (s *Store) sweep(ctx context.Context, prefix string, before time.Time) (n i
 	return n, nil
 }
 
-// bucketError returns an error of the bucket with its code. Unless the code of the driver says otherwise, it is [agent.CodeUnavailable]:
+// bucketError returns an error of the bucket with its code. That is [agent.CodeUnavailable] unless the driver reports another kind of error, because
 // drivers have many errors for a bucket that cannot be reached.
 func bucketError(ctx context.Context, op string, err error) error {
 	if err := agent.Interrupted(ctx, op); err != nil {
@@ -147,7 +146,7 @@ func bucketError(ctx context.Context, op string, err error) error {
 	case gcerrors.NotFound:
 		code = agent.CodeNotFound
 	case gcerrors.PermissionDenied, gcerrors.InvalidArgument, gcerrors.Unimplemented:
-		code = agent.CodeInternal // the operator has to fix it, whatever the caller asked for
+		code = agent.CodeInternal // the operator has to fix it
 	default:
 	}
 	return agent.Errorf(code, op, "%w", err)

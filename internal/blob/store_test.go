@@ -23,7 +23,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/blob"
 )
 
-// drivers are the buckets that every test runs on.
+// drivers has the URLs of the buckets for tests that run on each driver.
 var drivers = map[string]func(t *testing.T) string{
 	"mem":  func(*testing.T) string { return "mem://" },
 	"file": func(t *testing.T) string { return "file://" + filepath.Join(t.TempDir(), "new", "folder") },
@@ -59,12 +59,12 @@ func get(ctx context.Context, s *blob.Store, tenant, ref string) ([]byte, error)
 	return content, errors.Join(err, r.Close())
 }
 
-// noise does not compress; the same seed gives the same bytes.
+// noise returns random bytes for a seed, which do not compress.
 func noise(n int, seed byte) []byte {
 	content := make([]byte, n)
 	_, err := rand.NewChaCha8([32]byte{seed}).Read(content)
 	if err != nil {
-		panic(err) // it never fails
+		panic(err) // ChaCha8 never fails
 	}
 	return content
 }
@@ -87,7 +87,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func TestForeignAndUnknown(t *testing.T) {
+func TestForeignAndMissing(t *testing.T) {
 	each(t, func(t *testing.T, s *blob.Store) {
 		content := noise(1<<20+9, 1)
 		ref := put(t, s, "acme", content)
@@ -115,7 +115,7 @@ func TestForeignAndUnknown(t *testing.T) {
 	})
 }
 
-func TestBound(t *testing.T) {
+func TestMaxBytes(t *testing.T) {
 	const limit = 3 << 20
 	each(t, func(t *testing.T, s *blob.Store) {
 		for _, n := range []int{limit, limit + 1, 2 * limit} {
@@ -138,7 +138,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// requireNoUploads fails when a temporary object is left.
+// requireNoUploads fails if a temporary object or a marker is left.
 func requireNoUploads(t *testing.T, s *blob.Store) {
 	t.Helper()
 	n, err := s.Sweep(t.Context(), time.Now().Add(time.Hour))
@@ -147,7 +147,7 @@ func requireNoUploads(t *testing.T, s *blob.Store) {
 }
 
 func TestBrokenSource(t *testing.T) {
-	broken := errors.New("upstream went away")
+	broken := errors.New("the connection was lost")
 	each(t, func(t *testing.T, s *blob.Store) {
 		for _, n := range []int{0, 100, 2 << 20} {
 			content := noise(n, 9)
@@ -200,7 +200,7 @@ func TestManyWriters(t *testing.T) {
 	})
 }
 
-// TestCorruption damages objects on disk in every way that a disk or a person may.
+// Damaged objects are reported as corrupted.
 func TestCorruption(t *testing.T) {
 	for name, damage := range map[string]func(object []byte, other []byte) []byte{
 		"emptied":        func([]byte, []byte) []byte { return nil },
@@ -265,22 +265,22 @@ func TestFilesOnDisk(t *testing.T) {
 				}
 				return err
 			}))
-			require.Equal(t, 1, files, "nothing beside the object")
+			require.Equal(t, 1, files, "only the object")
 		})
 	}
 }
 
-func TestSweepKeepsWhatIsUnderWay(t *testing.T) {
+func TestSweepKeepsRunningUploads(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, "file://"+dir)
 	ref := put(t, s, "acme", []byte("kept"))
-	begun, resume := make(chan struct{}), make(chan struct{})
+	hasBegun, resume := make(chan struct{}), make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := s.Put(t.Context(), "acme", io.MultiReader(bytes.NewReader(noise(1<<20+9, 1)), waiting{begun, resume}))
+		_, err := s.Put(t.Context(), "acme", io.MultiReader(bytes.NewReader(noise(1<<20+9, 1)), waiting{hasBegun, resume}))
 		done <- err
 	}()
-	<-begun
+	<-hasBegun
 	n, err := s.Sweep(t.Context(), time.Now().Add(-time.Hour))
 	require.NoError(t, err)
 	require.Zero(t, n)
@@ -297,15 +297,16 @@ func TestSweepKeepsWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, err)
 }
 
-type waiting struct{ begun, resume chan struct{} }
+// waiting is a reader that blocks until resume is closed.
+type waiting struct{ hasBegun, resume chan struct{} }
 
 func (w waiting) Read([]byte) (int, error) {
-	close(w.begun)
+	close(w.hasBegun)
 	<-w.resume
 	return 0, io.EOF
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestInvalidURL(t *testing.T) {
 	for _, url := range []string{"", "nothing", "file://", "file:///", "ftp://x/y", "://", "file:///tmp/x?unknown=1"} {
 		_, err := blob.Open(t.Context(), url)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q: %v", url, err)
@@ -317,7 +318,7 @@ func TestOpenRefuses(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-func TestBucketAway(t *testing.T) {
+func TestClosedStore(t *testing.T) {
 	s, err := blob.Open(t.Context(), "mem://")
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

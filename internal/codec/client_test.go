@@ -17,7 +17,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/codec"
 )
 
-// frontend is as much of a Temporal server as notes what it is sent.
+// frontend is a Temporal server that keeps the requests to start workflows.
 type frontend struct {
 	workflowservice.UnimplementedWorkflowServiceServer
 
@@ -38,7 +38,7 @@ func (f *frontend) StartWorkflowExecution(
 	return &workflowservice.StartWorkflowExecutionResponse{RunId: "run", Started: true}, nil
 }
 
-// start starts a workflow with a codec and returns what went over the wire.
+// start starts a workflow with a codec and returns the request that was sent.
 func start(t *testing.T, c *codec.Codec, o client.StartWorkflowOptions, arg any) *workflowservice.StartWorkflowExecutionRequest {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -71,7 +71,7 @@ func TestClient(t *testing.T) {
 	sent := start(t, sealed, o, "Ann")
 	wire, err := proto.Marshal(sent)
 	require.NoError(t, err)
-	require.NotContains(t, string(wire), "Ann", "neither argument, nor memo, nor summary")
+	require.NotContains(t, string(wire), "Ann", "the argument, the memo and the summary are encrypted")
 	for _, p := range []*commonpb.Payload{
 		sent.GetInput().GetPayloads()[0], sent.GetMemo().GetFields()["note"], sent.GetUserMetadata().GetSummary(),
 	} {
@@ -80,8 +80,8 @@ func TestClient(t *testing.T) {
 		require.Contains(t, got, "Ann")
 	}
 
-	// Large ones leave a reference, and what is stored is encrypted too.
-	s := newShelf()
+	// A large payload is replaced by a reference, and the stored payload is encrypted.
+	s := newObjects()
 	both := open(t, codec.Config{Keys: keys, Objects: s})
 	sent = start(t, both, o, strings.Repeat("Ann", 200_000))
 	require.Less(t, proto.Size(sent), 2000)
@@ -93,5 +93,5 @@ func TestClient(t *testing.T) {
 	require.Greater(t, len(read(t, answer)[0].GetData()), 600_000, "the endpoint reads what the SDK wrote")
 
 	plain := start(t, open(t, codec.Config{}), o, "Ann")
-	require.JSONEq(t, `"Ann"`, string(plain.GetInput().GetPayloads()[0].GetData()), "as ever without a codec")
+	require.JSONEq(t, `"Ann"`, string(plain.GetInput().GetPayloads()[0].GetData()), "without a codec, payloads are not changed")
 }

@@ -18,10 +18,10 @@ type Config struct {
 	// Threshold is the size from which a payload is stored; default 256 KiB. A payload above MaxBytes, default 32 MiB, is not stored.
 	Threshold int
 	MaxBytes  int64
-	Now       func() time.Time // nil: the clock
+	Now       func() time.Time // nil: time.Now
 }
 
-// Codec applies a [Config] to clients, and to tools that show histories. Its methods may be called from any goroutine.
+// Codec encodes and decodes payloads for clients, and for tools that show histories. Its methods may be called from any goroutine.
 type Codec struct {
 	keys      *Keyring
 	data      converter.DataConverter
@@ -34,7 +34,7 @@ func New(cfg Config) (*Codec, error) {
 	c := &Codec{keys: cfg.Keys, threshold: cfg.Threshold, data: converter.GetDefaultDataConverter()}
 	if c.keys != nil {
 		if c.keys.ciphers[c.keys.current] == nil {
-			return nil, errors.New("codec: a keyring without keys; want one of ParseKeys")
+			return nil, errors.New("codec: the keyring has no keys; want one from ParseKeys")
 		}
 		c.data = newDataConverter(c.data, c.keys, false)
 	}
@@ -57,13 +57,13 @@ func New(cfg Config) (*Codec, error) {
 	return c, nil
 }
 
-// Options returns the options of a client with the codec. Workers use that of their client.
+// Options returns o with the codec. Workers use the codec of their client.
 func (c *Codec) Options(o client.Options) client.Options {
 	o.DataConverter, o.FailureConverter, o.ExternalStorage = c.data, c.Failures(), c.Storage()
 	return o
 }
 
-// Data returns the data converter, for replays, and for payloads that the SDK does not decode itself, such as memos of schedules.
+// Data returns the data converter, for replays and for payloads that the SDK does not decode itself, such as memos of schedules.
 func (c *Codec) Data() converter.DataConverter { return c.data }
 
 // Failures returns the failure converter. With keys it encrypts the messages and stack traces of errors.
@@ -73,7 +73,7 @@ func (c *Codec) Failures() converter.FailureConverter {
 	})
 }
 
-// Storage returns the external storage, the zero value if there is none.
+// Storage returns the external storage, or the zero value if there is none.
 func (c *Codec) Storage() converter.ExternalStorage {
 	if c.driver == nil {
 		return converter.ExternalStorage{}

@@ -21,7 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/codec"
 )
 
-// key makes a key as configuration has it.
+// key returns a new key, in the form of the configuration and as bytes.
 func key(t testing.TB, id string) (text string, bytes []byte) {
 	t.Helper()
 	bytes = make([]byte, 32)
@@ -60,7 +60,7 @@ func TestParseKeys(t *testing.T) {
 		{"one:" + base64.RawURLEncoding.EncodeToString(bytes)},
 		{" " + text + "\n", unpadded},
 	} {
-		require.Equal(t, "one", ring(t, keys...).Current(), "the first encrypts")
+		require.Equal(t, "one", ring(t, keys...).Current(), "the first key encrypts")
 		sealed, err := ring(t, text).Encode([]*commonpb.Payload{payload(t, "x")})
 		require.NoError(t, err)
 		opened, err := ring(t, keys...).Decode(sealed)
@@ -88,10 +88,10 @@ func TestParseKeys(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestEncryptedIsNotPlain(t *testing.T) {
+func TestEncrypt(t *testing.T) {
 	text, _ := key(t, "one")
 	k := ring(t, text)
-	p := payload(t, "the secret of the house")
+	p := payload(t, "the secret")
 	kept := proto.CloneOf(p)
 	first, err := k.Encode([]*commonpb.Payload{p, nil, {}})
 	require.NoError(t, err)
@@ -99,8 +99,8 @@ func TestEncryptedIsNotPlain(t *testing.T) {
 	require.NoError(t, err)
 	same(t, kept, p) // not changed
 	require.NotContains(t, first[0].String(), "secret")
-	require.NotContains(t, first[0].String(), "json", "the encoding is content too")
-	require.NotEqual(t, first[0].GetData(), second[0].GetData(), "a nonce of its own for each")
+	require.NotContains(t, first[0].String(), "json", "the encoding is encrypted too")
+	require.NotEqual(t, first[0].GetData(), second[0].GetData(), "each payload has its own nonce")
 	require.Nil(t, first[1])
 	opened, err := k.Decode(first)
 	require.NoError(t, err)
@@ -109,8 +109,8 @@ func TestEncryptedIsNotPlain(t *testing.T) {
 	same(t, &commonpb.Payload{}, opened[2])
 }
 
-// TestFormatOfTheSamples reads what a codec of Temporal's samples writes, and is read by one; here is what those do, by hand.
-func TestFormatOfTheSamples(t *testing.T) {
+// The format is that of Temporal's samples, which this test implements.
+func TestSampleFormat(t *testing.T) {
 	text, bytes := key(t, "sample-key")
 	block, err := aes.NewCipher(bytes)
 	require.NoError(t, err)
@@ -202,7 +202,7 @@ func FuzzDecode(f *testing.F) {
 	gcm, err := cipher.NewGCMWithRandomNonce(block)
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, encoding, id, data []byte, seal bool) {
-		if seal { // what somebody with the key may have written
+		if seal { // content that another owner of the key may have encrypted
 			encoding, id, data = []byte("binary/encrypted"), []byte("one"), gcm.Seal(nil, nil, data, nil)
 		}
 		p := &commonpb.Payload{Metadata: map[string][]byte{"encoding": encoding, "encryption-key-id": id}, Data: data}
@@ -222,18 +222,20 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// shelf keeps objects in memory.
-type shelf struct {
-	mu      sync.Mutex
-	objects map[string][]byte
-	fault   error
-	asked   []string
-	bounded bool // every call had a deadline
+// memoryObjects stores objects in memory.
+type memoryObjects struct {
+	mu           sync.Mutex
+	objects      map[string][]byte
+	fault        error    // if not nil, the error of every call
+	calls        []string // keys of all calls
+	hadDeadlines bool     // whether every call had a deadline
 }
 
-func newShelf() *shelf { return &shelf{objects: map[string][]byte{}, bounded: true} }
+func newObjects() *memoryObjects {
+	return &memoryObjects{objects: map[string][]byte{}, hadDeadlines: true}
+}
 
-func (s *shelf) Put(ctx context.Context, key string, content []byte) error {
+func (s *memoryObjects) Put(ctx context.Context, key string, content []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(ctx, key)
@@ -243,7 +245,7 @@ func (s *shelf) Put(ctx context.Context, key string, content []byte) error {
 	return s.fault
 }
 
-func (s *shelf) Get(ctx context.Context, key string, most int64) ([]byte, error) {
+func (s *memoryObjects) Get(ctx context.Context, key string, maxBytes int64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.note(ctx, key)
@@ -253,19 +255,19 @@ func (s *shelf) Get(ctx context.Context, key string, most int64) ([]byte, error)
 		return nil, s.fault
 	case !ok:
 		return nil, agent.Errorf(agent.CodeNotFound, "get", "no object %s", key)
-	case int64(len(content)) > most:
-		return nil, agent.Errorf(agent.CodeOverflow, "get", "more than %d bytes", most)
+	case int64(len(content)) > maxBytes:
+		return nil, agent.Errorf(agent.CodeOverflow, "get", "more than %d bytes", maxBytes)
 	}
 	return content, nil
 }
 
-func (s *shelf) note(ctx context.Context, key string) {
-	s.asked = append(s.asked, key)
+func (s *memoryObjects) note(ctx context.Context, key string) {
+	s.calls = append(s.calls, key)
 	_, ok := ctx.Deadline()
-	s.bounded = s.bounded && ok
+	s.hadDeadlines = s.hadDeadlines && ok
 }
 
-func (s *shelf) keys() (keys []string) {
+func (s *memoryObjects) keys() (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.objects {
@@ -274,7 +276,7 @@ func (s *shelf) keys() (keys []string) {
 	return keys
 }
 
-// noon is when all of these tests happen.
+// noon is the time in all tests.
 func noon() time.Time { return time.Date(2026, 8, 3, 12, 0, 0, 0, time.UTC) }
 
 func open(t testing.TB, cfg codec.Config) *codec.Codec {
@@ -290,16 +292,16 @@ func TestConfig(t *testing.T) {
 	require.False(t, c.On())
 	require.False(t, c.Stores())
 	require.Empty(t, c.Storage().Drivers)
-	require.Equal(t, converter.GetDefaultDataConverter(), c.Data(), "nothing configured, nothing changed")
+	require.Equal(t, converter.GetDefaultDataConverter(), c.Data(), "without a configuration, payloads are not changed")
 
 	_, err := codec.New(codec.Config{Keys: &codec.Keyring{}})
 	require.Error(t, err)
 	for _, cfg := range []codec.Config{{Threshold: -1}, {MaxBytes: -1}, {Threshold: 100, MaxBytes: 10}} {
-		cfg.Objects = newShelf()
+		cfg.Objects = newObjects()
 		_, err := codec.New(cfg)
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err))
 	}
-	c = open(t, codec.Config{Objects: newShelf()})
+	c = open(t, codec.Config{Objects: newObjects()})
 	require.True(t, c.On())
 	require.Equal(t, 256<<10, c.Storage().PayloadSizeThreshold)
 }

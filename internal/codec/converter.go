@@ -8,11 +8,11 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// dataConverter is the SDK's converter with a codec. Within a workflow it panics if a payload cannot be decrypted. After an error the SDK
-// would fail the workflow, for its arguments, or drop a signal. After a panic it fails only the workflow task; the server retries the task,
-// perhaps on a worker that has the key.
+// dataConverter is the SDK's converter with a codec. Within a workflow, it panics if a payload cannot be decrypted: after an error, the SDK would fail
+// the workflow because of an argument, or drop a signal. After a panic, the SDK fails only the workflow task, and the server retries the task until a
+// worker with the key takes it.
 //
-// It never blocks, so that the SDK's deadlock detector is not triggered.
+// It never blocks, so that it does not trigger the SDK's deadlock detector.
 type dataConverter struct {
 	*converter.CodecDataConverter
 
@@ -41,8 +41,9 @@ func (d *dataConverter) FromPayloads(p *commonpb.Payloads, into ...any) error {
 	return d.check(d.CodecDataConverter.FromPayloads(p, into...))
 }
 
+// check returns err. In a workflow, it panics if a payload could not be decrypted.
 func (d *dataConverter) check(err error) error {
-	if _, unreadable := errors.AsType[*decryptError](err); d.inWorkflow && unreadable {
+	if _, isDecryptError := errors.AsType[*decryptError](err); d.inWorkflow && isDecryptError {
 		panic(err) //nolint:forbidigo // fails the workflow task and not the workflow
 	}
 	return err

@@ -38,8 +38,9 @@ func (k *Keyring) Encode(payloads []*commonpb.Payload) ([]*commonpb.Payload, err
 	return out, nil
 }
 
-// Decode decrypts encrypted payloads and returns others unchanged: a history may have begun before there were keys. A missing key is
-// [agent.CodeUnavailable], since another process may have it; a payload that the key did not encrypt is [agent.CodeInvalid].
+// Decode decrypts encrypted payloads. It returns others unchanged, because a history may have begun before there were keys. The error is
+// [agent.CodeUnavailable] if the key is missing, because another process may have it, and [agent.CodeInvalid] for a payload that the key did not
+// encrypt.
 func (k *Keyring) Decode(payloads []*commonpb.Payload) ([]*commonpb.Payload, error) {
 	out := make([]*commonpb.Payload, len(payloads))
 	for i, p := range payloads {
@@ -67,11 +68,11 @@ func (k *Keyring) decrypt(p *commonpb.Payload) (*commonpb.Payload, error) {
 	}
 	plain, err := aead.Open(nil, nil, p.GetData(), nil)
 	if err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, opDecrypt, "not what the key %q encrypted: it was changed, or the key is another one", id)
+		return nil, agent.Errorf(agent.CodeInvalid, opDecrypt, "the key %q did not encrypt this payload: the payload or the key was changed", id)
 	}
 	content := &commonpb.Payload{}
 	if err := proto.Unmarshal(plain, content); err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, opDecrypt, "the key %q encrypted no payload", id) // the parser's error may quote it
+		return nil, agent.Errorf(agent.CodeInvalid, opDecrypt, "the content that the key %q encrypted is not a payload", id) // the parser's error may quote it
 	}
 	return content, nil
 }

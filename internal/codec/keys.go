@@ -26,8 +26,8 @@ type Keyring struct {
 	ciphers map[string]cipher.AEAD
 }
 
-// ParseKeys returns a keyring of keys in the form "id:key", with 32 bytes in base64 or hex. The first key is the current one. Errors
-// contain the position and never the key.
+// ParseKeys returns a keyring of keys in the form "id:key", where key is 32 bytes in base64 or hex. The first key is the current one. Errors contain the
+// position and never the key.
 func ParseKeys(keys []string) (*Keyring, error) {
 	switch {
 	case len(keys) == 0:
@@ -36,9 +36,9 @@ func ParseKeys(keys []string) (*Keyring, error) {
 		return nil, agent.Invalid("keys", "want at most %d, got %d", maxKeys, len(keys))
 	}
 	ring := &Keyring{ciphers: make(map[string]cipher.AEAD, len(keys))}
-	for i, given := range keys {
+	for i, entry := range keys {
 		field := fmt.Sprintf("keys[%d]", i)
-		id, text, ok := strings.Cut(strings.TrimSpace(given), ":")
+		id, text, ok := strings.Cut(strings.TrimSpace(entry), ":")
 		switch {
 		case !ok:
 			return nil, agent.Invalid(field, "want id:key") // the text may be the key
@@ -55,7 +55,7 @@ func ParseKeys(keys []string) (*Keyring, error) {
 		if err != nil {
 			return nil, agent.Invalid(field, "the key %q: %w", id, err)
 		}
-		// Its output is nonce, ciphertext, tag: the format of the samples.
+		// The output is nonce, ciphertext and tag, as in Temporal's samples.
 		if ring.ciphers[id], err = cipher.NewGCMWithRandomNonce(block); err != nil {
 			return nil, agent.Invalid(field, "the key %q: %w", id, err)
 		}
@@ -71,8 +71,8 @@ func ParseKeyList(text string) (*Keyring, error) {
 	return ParseKeys(strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' }))
 }
 
-// errKey says what a key looks like, and does not quote the text.
-var errKey = errors.New("want 32 bytes in base64 or hex, as of: openssl rand -base64 32")
+// errKey is the error for an invalid key. It does not quote the text.
+var errKey = errors.New("want 32 bytes in base64 or hex, such as the output of: openssl rand -base64 32")
 
 func decodeKey(text string) ([]byte, error) {
 	if len(text) == hex.EncodedLen(keyBytes) { // base64 of 32 bytes is shorter

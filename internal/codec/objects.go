@@ -16,8 +16,8 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Objects stores large payloads. Keys begin with the day (UTC) on which the payload was stored, 2026-08-03/…, and objects are removed by
-// their day. Their references are not counted, so they must be kept longer than the longest run and the namespace's retention together.
+// Objects stores large payloads. Keys begin with the day (UTC) on which the payload was stored, 2026-08-03/…, so that old objects can be removed by day.
+// References to them are not counted, so they must be kept longer than the longest run plus the namespace's retention.
 type Objects interface {
 	// Put stores content. A key always has the same content.
 	Put(ctx context.Context, key string, content []byte) error
@@ -26,7 +26,7 @@ type Objects interface {
 }
 
 const (
-	driverName = "turnstone" // is in histories: never change it
+	driverName = "turnstone" // histories contain it, so it must not change
 	driverType = "turnstone.objects"
 
 	claimKey    = "key"
@@ -34,15 +34,15 @@ const (
 
 	defaultThreshold = 256 << 10
 	defaultMaxBytes  = 32 << 20
-	// objectTimeout bounds one call of the store, since the SDK does not.
+	// objectTimeout is how long one call of the store may take. The SDK has no such timeout.
 	objectTimeout = 30 * time.Second
-	// envelopeBytes bounds the size of a stored payload without its data.
+	// envelopeBytes is the maximum size of a stored payload without its data.
 	envelopeBytes = 64 << 10
 )
 
 var keyPattern = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}/[0-9a-f]{64}$`)
 
-// driver is a storage driver of the SDK. Its keys are <day>/<sha-256>: the day is for the removal, the hash for verification.
+// driver is a storage driver of the SDK. Its keys are <day>/<sha-256>. The day is for removal, and the hash for verification.
 type driver struct {
 	objects  Objects
 	maxBytes int64
@@ -60,11 +60,10 @@ func (d *driver) Name() string { return driverName }
 // Type implements [converter.StorageDriver].
 func (d *driver) Type() string { return driverType }
 
-// SelectDriver implements [converter.StorageDriverSelector]. A payload that is too large for the store is not stored, and the SDK refuses
-// it as too large.
+// SelectDriver implements [converter.StorageDriverSelector]. It returns nil for a payload that is too large for the store, which the SDK then refuses.
 func (d *driver) SelectDriver(_ converter.StorageDriverSelectContext, p *commonpb.Payload) (converter.StorageDriver, error) {
 	if int64(proto.Size(p)) > d.maxBytes {
-		return nil, nil //nolint:nilnil // the SDK's way to not store it
+		return nil, nil //nolint:nilnil // means that the payload is not stored
 	}
 	return d, nil
 }
@@ -94,7 +93,7 @@ func (d *driver) store(ctx context.Context, p *commonpb.Payload) (converter.Stor
 		return converter.StorageDriverClaim{}, fmt.Errorf("store payload: %w", err)
 	}
 	hash := hexSum(content)
-	// With the day in the key, content that is stored again gets a new object and stays longer.
+	// With the day in the key, content that is stored again on another day has a new object, which is kept longer.
 	key := d.now().UTC().Format(time.DateOnly) + "/" + hash
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -125,12 +124,12 @@ func (d *driver) Retrieve(ctx converter.StorageDriverRetrieveContext, claims []c
 
 const opRetrieve = "retrieve payload"
 
-// retrieve returns the payload of a claim, of at most maxBytes. Others may write claims into histories: a claim can only lead to a payload,
-// whose hash must be that of the claim.
+// retrieve returns the payload of a claim, if it has at most maxBytes. As others may write claims into histories, it checks that the claim names a
+// payload and has its hash.
 func (d *driver) retrieve(ctx context.Context, claim map[string]string, maxBytes int64) (*commonpb.Payload, error) {
 	key, hash := claim[claimKey], claim[claimSHA256]
 	if !keyPattern.MatchString(key) || key[len(time.DateOnly)+1:] != hash {
-		return nil, agent.Errorf(agent.CodeInvalid, opRetrieve, "the reference names no payload: %.200q", key)
+		return nil, agent.Errorf(agent.CodeInvalid, opRetrieve, "the reference does not name a payload: %.200q", key)
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
@@ -143,7 +142,7 @@ func (d *driver) retrieve(ctx context.Context, claim map[string]string, maxBytes
 	}
 	p := &commonpb.Payload{}
 	if err := proto.Unmarshal(content, p); err != nil {
-		return nil, agent.Errorf(agent.CodeInternal, opRetrieve, "%s is no payload", key)
+		return nil, agent.Errorf(agent.CodeInternal, opRetrieve, "%s is not a payload", key)
 	}
 	return p, nil
 }

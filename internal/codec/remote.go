@@ -12,22 +12,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Bounds of a request to a remote codec.
+// Limits of a request to a remote codec.
 const (
 	maxPayloads   = 1000
 	maxReferences = 100
-	// maxFetched bounds the bytes of all payloads that the references of one request lead to.
-	maxFetched = 64 << 20
+	maxFetched    = 64 << 20 // bytes of all payloads to which the references refer
 )
 
-// The reference that [converter.ExternalStorage] puts in the place of a payload.
+// Metadata of the reference by which [converter.ExternalStorage] replaces a payload.
 const (
 	encodingReference = "json/protobuf"
 	messageReference  = "temporal.api.sdk.v1.ExternalStorageReference"
 )
 
-// EncodeJSON encrypts payloads. Body and answer are temporal.api.common.v1.Payloads in JSON, also in DecodeJSON and DownloadJSON. Errors
-// name the payload, payloads[3], without its content. EncodeJSON stores nothing: the SDK stores large payloads.
+// EncodeJSON encrypts payloads. As in DecodeJSON and DownloadJSON, the body and the result are temporal.api.common.v1.Payloads in JSON, and errors name
+// the payload, such as payloads[3], without its content. EncodeJSON stores no payloads, because the SDK does.
 func (c *Codec) EncodeJSON(_ context.Context, body []byte) ([]byte, error) {
 	payloads, err := decodePayloads(body)
 	if err != nil {
@@ -60,7 +59,7 @@ func (c *Codec) DecodeJSON(ctx context.Context, body []byte, keepReferences bool
 	return c.decryptJSON(payloads)
 }
 
-// DownloadJSON returns stored payloads. All payloads of the body must be references.
+// DownloadJSON returns the stored payloads of references. All payloads of the body must be references.
 func (c *Codec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
 	payloads, err := decodePayloads(body)
 	if err != nil {
@@ -68,7 +67,7 @@ func (c *Codec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	for i, p := range payloads {
 		if !isReference(p) {
-			return nil, agent.Invalid(field(i), "is no reference to a stored payload")
+			return nil, agent.Invalid(field(i), "is not a reference to a stored payload")
 		}
 	}
 	if err := c.fetch(ctx, payloads); err != nil {
@@ -77,7 +76,7 @@ func (c *Codec) DownloadJSON(ctx context.Context, body []byte) ([]byte, error) {
 	return c.decryptJSON(payloads)
 }
 
-// Stores reports whether payloads may be stored elsewhere, and downloaded.
+// Stores reports whether payloads may be stored outside of histories, and downloaded.
 func (c *Codec) Stores() bool { return c.driver != nil }
 
 // decryptJSON returns decrypted payloads as JSON.
@@ -89,7 +88,7 @@ func (c *Codec) decryptJSON(payloads []*commonpb.Payload) ([]byte, error) {
 			return nil, agent.Invalid(field(i), "is encrypted, and no keys are configured here")
 		default:
 			plain, err := c.keys.decrypt(p)
-			if err != nil { // a retry does not help
+			if err != nil { // invalid even if the key is missing, because a retry does not help
 				return nil, agent.Invalid(field(i), "%w", err)
 			}
 			payloads[i] = plain
@@ -100,7 +99,7 @@ func (c *Codec) decryptJSON(payloads []*commonpb.Payload) ([]byte, error) {
 
 // fetch replaces references by the stored payloads.
 func (c *Codec) fetch(ctx context.Context, payloads []*commonpb.Payload) error {
-	references, left := 0, int64(maxFetched)
+	references, remaining := 0, int64(maxFetched)
 	for i, p := range payloads {
 		if !isReference(p) {
 			continue
@@ -108,32 +107,33 @@ func (c *Codec) fetch(ctx context.Context, payloads []*commonpb.Payload) error {
 		if references++; references > maxReferences {
 			return agent.FieldErrorf(agent.CodeOverflow, field(i), "at most %d references in one request", maxReferences)
 		}
-		fetched, err := c.fetchOne(ctx, p, left)
+		fetched, err := c.fetchOne(ctx, p, remaining)
 		if err != nil {
 			return payloadError(i, err)
 		}
-		if left -= int64(len(fetched.GetData())); left < 0 {
-			return agent.FieldErrorf(agent.CodeOverflow, field(i), "the references lead to more than %d bytes in all", maxFetched)
+		if remaining -= int64(len(fetched.GetData())); remaining < 0 {
+			return agent.FieldErrorf(agent.CodeOverflow, field(i), "the referenced payloads have more than %d bytes together", maxFetched)
 		}
 		payloads[i] = fetched
 	}
 	return nil
 }
 
-func (c *Codec) fetchOne(ctx context.Context, p *commonpb.Payload, left int64) (*commonpb.Payload, error) {
+// fetchOne returns the stored payload of a reference, if it has at most maxBytes.
+func (c *Codec) fetchOne(ctx context.Context, p *commonpb.Payload, maxBytes int64) (*commonpb.Payload, error) {
 	if c.driver == nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is stored elsewhere, and no storage of payloads is configured here")
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is a reference, and no storage of payloads is configured here")
 	}
 	var ref sdkpb.ExternalStorageReference
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(p.GetData(), &ref); err != nil {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is no reference that can be read")
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is not a valid reference")
 	}
 	if ref.GetDriverName() != driverName {
-		return nil, agent.Errorf(agent.CodeInvalid, "", "is stored by the driver %.100q, which is not ours", ref.GetDriverName())
+		return nil, agent.Errorf(agent.CodeInvalid, "", "is a reference of the driver %.100q, want %q", ref.GetDriverName(), driverName)
 	}
-	fetched, err := c.driver.retrieve(ctx, ref.GetClaimData(), min(c.driver.maxBytes, left))
-	if agent.CodeOf(err) == agent.CodeNotFound { // status 404 would mean that there is no such path
-		return nil, agent.Errorf(agent.CodeInvalid, "", "has been removed: it was kept for as long as the settings say")
+	fetched, err := c.driver.retrieve(ctx, ref.GetClaimData(), min(c.driver.maxBytes, maxBytes))
+	if agent.CodeOf(err) == agent.CodeNotFound { // status 404 would mean that the path of the request does not exist
+		return nil, agent.Errorf(agent.CodeInvalid, "", "was removed after its retention time")
 	}
 	return fetched, err
 }

@@ -28,7 +28,7 @@ func read(t testing.TB, answer []byte) []*commonpb.Payload {
 	return p.GetPayloads()
 }
 
-// referenceTo is the payload that the SDK leaves in the place of a stored one.
+// referenceTo stores a payload and returns the reference by which the SDK replaces it.
 func referenceTo(t testing.TB, c *codec.Codec, p *commonpb.Payload, driver string) *commonpb.Payload {
 	t.Helper()
 	claims, err := c.Storage().Drivers[0].Store(storing(t.Context()), []*commonpb.Payload{p})
@@ -43,7 +43,7 @@ func referenceTo(t testing.TB, c *codec.Codec, p *commonpb.Payload, driver strin
 
 func TestRemote(t *testing.T) {
 	text, _ := key(t, "one")
-	s := newShelf()
+	s := newObjects()
 	c := open(t, codec.Config{Keys: ring(t, text), Objects: s})
 	require.True(t, c.Stores())
 	plain, word := payload(t, strings.Repeat("x", 1<<20)), payload(t, "word")
@@ -81,7 +81,7 @@ func TestRemote(t *testing.T) {
 func TestRemoteRefuses(t *testing.T) {
 	text, _ := key(t, "one")
 	foreign, _ := key(t, "theirs")
-	s := newShelf()
+	s := newObjects()
 	c := open(t, codec.Config{Keys: ring(t, text), Objects: s, MaxBytes: 1 << 20})
 	word := payload(t, "word")
 	theirs, err := ring(t, foreign).Encode([]*commonpb.Payload{word})
@@ -96,11 +96,11 @@ func TestRemoteRefuses(t *testing.T) {
 		refs[i] = ref
 	}
 	for name, test := range map[string]struct {
-		body []byte
-		code agent.Code
-		says string
+		body    []byte
+		code    agent.Code
+		message string
 	}{
-		"no JSON":        {[]byte("{"), agent.CodeInvalid, "payloads"},
+		"not JSON":       {[]byte("{"), agent.CodeInvalid, "payloads"},
 		"too many":       {body(t, many...), agent.CodeOverflow, "payloads"},
 		"too many refs":  {body(t, refs...), agent.CodeOverflow, "payloads[100]"},
 		"another key":    {body(t, word, theirs[0]), agent.CodeInvalid, `payloads[1]: decrypt payload: the encryption key "theirs"`},
@@ -111,12 +111,12 @@ func TestRemoteRefuses(t *testing.T) {
 	} {
 		_, err := c.DecodeJSON(t.Context(), test.body, false)
 		require.Equal(t, test.code, agent.CodeOf(err), name)
-		require.ErrorContains(t, err, test.says, name)
+		require.ErrorContains(t, err, test.message, name)
 		require.NotContains(t, err.Error(), "secret", name)
 	}
 	clear(s.objects)
 	_, err = c.DownloadJSON(t.Context(), body(t, ref))
-	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "the Web UI takes not found for a codec that cannot download")
+	require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "the Web UI would take status 404 for a codec without downloads")
 	require.ErrorContains(t, err, "removed")
 
 	bare := open(t, codec.Config{})
@@ -129,9 +129,9 @@ func TestRemoteRefuses(t *testing.T) {
 	same(t, word, read(t, answer)[0])
 }
 
-// TestRemoteBoundsWhatItFetches asks for more than one answer may hold, with references that are small each.
-func TestRemoteBoundsWhatItFetches(t *testing.T) {
-	c := open(t, codec.Config{Objects: newShelf()})
+// Small references may refer to more payloads than one response may contain.
+func TestRemoteFetchLimit(t *testing.T) {
+	c := open(t, codec.Config{Objects: newObjects()})
 	ref := referenceTo(t, c, payload(t, strings.Repeat("x", 24<<20)), "turnstone")
 	_, err := c.DecodeJSON(t.Context(), body(t, ref, ref), false)
 	require.NoError(t, err)
@@ -142,19 +142,19 @@ func TestRemoteBoundsWhatItFetches(t *testing.T) {
 
 func FuzzRemote(f *testing.F) {
 	text, _ := key(f, "one")
-	c := open(f, codec.Config{Keys: ring(f, text), Objects: newShelf()})
+	c := open(f, codec.Config{Keys: ring(f, text), Objects: newObjects()})
 	sealed, err := c.EncodeJSON(f.Context(), body(f, payload(f, "x")))
 	require.NoError(f, err)
 	f.Add(sealed)
 	f.Add(body(f, referenceTo(f, c, payload(f, "x"), "turnstone")))
 	f.Add([]byte(`{"payloads":[null,{"metadata":{},"data":""}]}`))
 	f.Add([]byte(`{}`))
-	f.Fuzz(func(t *testing.T, given []byte) {
+	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, do := range []func() ([]byte, error){
-			func() ([]byte, error) { return c.EncodeJSON(t.Context(), given) },
-			func() ([]byte, error) { return c.DecodeJSON(t.Context(), given, false) },
-			func() ([]byte, error) { return c.DecodeJSON(t.Context(), given, true) },
-			func() ([]byte, error) { return c.DownloadJSON(t.Context(), given) },
+			func() ([]byte, error) { return c.EncodeJSON(t.Context(), body) },
+			func() ([]byte, error) { return c.DecodeJSON(t.Context(), body, false) },
+			func() ([]byte, error) { return c.DecodeJSON(t.Context(), body, true) },
+			func() ([]byte, error) { return c.DownloadJSON(t.Context(), body) },
 		} {
 			answer, err := do()
 			if err != nil {

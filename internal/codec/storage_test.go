@@ -24,7 +24,7 @@ func retrieving(ctx context.Context) converter.StorageDriverRetrieveContext {
 }
 
 func TestStoreAndRetrieve(t *testing.T) {
-	s := newShelf()
+	s := newObjects()
 	d := open(t, codec.Config{Objects: s}).Storage().Drivers[0]
 	large := []*commonpb.Payload{payload(t, strings.Repeat("a", 1<<20)), payload(t, strings.Repeat("b", 2<<20))}
 	claims, err := d.Store(storing(t.Context()), large)
@@ -35,23 +35,23 @@ func TestStoreAndRetrieve(t *testing.T) {
 	}
 	again, err := d.Store(storing(t.Context()), large)
 	require.NoError(t, err)
-	require.Equal(t, claims, again, "the same content, the same place")
+	require.Equal(t, claims, again, "the same content has the same key")
 	got, err := d.Retrieve(retrieving(t.Context()), claims)
 	require.NoError(t, err)
 	for i := range large {
 		same(t, large[i], got[i])
 	}
-	require.True(t, s.bounded, "every call has a deadline, though the SDK gives none")
+	require.True(t, s.hadDeadlines, "the driver sets a deadline, because the SDK does not")
 }
 
 func TestClaimsLeadToPayloadsOnly(t *testing.T) {
-	s := newShelf()
+	s := newObjects()
 	d := open(t, codec.Config{Objects: s}).Storage().Drivers[0]
 	claims, err := d.Store(storing(t.Context()), []*commonpb.Payload{payload(t, "x")})
 	require.NoError(t, err)
 	good := claims[0].ClaimData
 	hash := good["sha256"]
-	asked := len(s.asked)
+	calls := len(s.calls)
 	for name, claim := range map[string]map[string]string{
 		"none": nil, "no hash": {"key": good["key"]}, "no key": {"sha256": hash}, "short hash": {"key": good["key"], "sha256": hash[1:]},
 		"another's":   {"key": "acme/sha256/ab/" + hash, "sha256": hash},
@@ -63,7 +63,7 @@ func TestClaimsLeadToPayloadsOnly(t *testing.T) {
 		_, err := d.Retrieve(retrieving(t.Context()), []converter.StorageDriverClaim{{ClaimData: claim}})
 		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), name)
 	}
-	require.Len(t, s.asked, asked, "the store was not even asked")
+	require.Len(t, s.calls, calls, "the store is not called")
 
 	s.objects[good["key"]] = []byte("changed")
 	_, err = d.Retrieve(retrieving(t.Context()), claims)
@@ -75,7 +75,7 @@ func TestClaimsLeadToPayloadsOnly(t *testing.T) {
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err))
 }
 
-// counting grants permits one at a time, and counts them.
+// counting is a limiter that counts its calls.
 type counting[T any] struct{ n int }
 
 func (c *counting[T]) Permit(_ context.Context, _ T, fn func() error) error {
@@ -84,7 +84,7 @@ func (c *counting[T]) Permit(_ context.Context, _ T, fn func() error) error {
 }
 
 func TestStorageLimits(t *testing.T) {
-	s := newShelf()
+	s := newObjects()
 	storage := open(t, codec.Config{Objects: s, Threshold: 100, MaxBytes: 1000}).Storage()
 	require.Equal(t, 100, storage.PayloadSizeThreshold)
 	d, err := storage.DriverSelector.SelectDriver(converter.StorageDriverSelectContext{}, payload(t, strings.Repeat("x", 500)))
@@ -92,19 +92,19 @@ func TestStorageLimits(t *testing.T) {
 	require.Equal(t, storage.Drivers[0], d)
 	d, err = storage.DriverSelector.SelectDriver(converter.StorageDriverSelectContext{}, payload(t, strings.Repeat("x", 2000)))
 	require.NoError(t, err)
-	require.Nil(t, d, "too large even for the store: the SDK refuses it as ever")
+	require.Nil(t, d, "too large for the store")
 
 	puts, gets := &counting[*commonpb.Payload]{}, &counting[converter.StorageDriverClaim]{}
 	claims, err := storage.Drivers[0].Store(converter.StorageDriverStoreContext{Context: t.Context(), Limiter: puts}, []*commonpb.Payload{payload(t, "x")})
 	require.NoError(t, err)
 	_, err = storage.Drivers[0].Retrieve(converter.StorageDriverRetrieveContext{Context: t.Context(), Limiter: gets}, claims)
 	require.NoError(t, err)
-	require.Equal(t, []int{1, 1}, []int{puts.n, gets.n}, "the SDK's limits hold")
+	require.Equal(t, []int{1, 1}, []int{puts.n, gets.n}, "the driver uses the SDK's limiters")
 }
 
 func TestStoredIsEncrypted(t *testing.T) {
 	text, _ := key(t, "one")
-	s := newShelf()
+	s := newObjects()
 	c := open(t, codec.Config{Keys: ring(t, text), Objects: s})
 	p, err := c.Data().ToPayload("a secret of " + strings.Repeat("x", 1<<20))
 	require.NoError(t, err)
@@ -123,5 +123,5 @@ func TestFailuresAreEncrypted(t *testing.T) {
 	require.ErrorContains(t, c.Failures().FailureToError(f), "Ann Bee")
 
 	open := open(t, codec.Config{})
-	require.Contains(t, open.Failures().ErrorToFailure(errors.New("plain")).GetMessage(), "plain", "without keys errors stay readable")
+	require.Contains(t, open.Failures().ErrorToFailure(errors.New("plain")).GetMessage(), "plain", "without keys, errors are not encrypted")
 }

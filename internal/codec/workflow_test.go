@@ -162,7 +162,7 @@ func replay(t *testing.T, c *codec.Codec, h *historypb.History) error {
 func TestReplay(t *testing.T) {
 	text, _ := key(t, "one")
 	keys := ring(t, text)
-	c := open(t, codec.Config{Keys: keys, Objects: newShelf(), Threshold: 100})
+	c := open(t, codec.Config{Keys: keys, Objects: newObjects(), Threshold: 100})
 	plain := []*commonpb.Payload{payload(t, "Ann"), payload(t, "Hello, Ann"), payload(t, "word")}
 	sealed, err := keys.Encode(plain)
 	require.NoError(t, err)

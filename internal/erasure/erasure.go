@@ -23,11 +23,11 @@ type Status string
 
 // The statuses; the last three are final.
 const (
-	StatusRequested  Status = "requested" // recorded; its workflow has not begun
+	StatusRequested  Status = "requested" // the workflow has not begun
 	StatusRunning    Status = "running"
 	StatusCompleted  Status = "completed"  // nothing is left, or it was a dry run
-	StatusIncomplete Status = "incomplete" // the report says what is left and why; another erasure removes it
-	StatusFailed     Status = "failed"     // it broke off; another erasure removes what is left
+	StatusIncomplete Status = "incomplete" // the report says which data is left and why; another erasure removes it
+	StatusFailed     Status = "failed"     // another erasure removes the data that is left
 )
 
 // Final reports whether the erasure has ended.
@@ -46,11 +46,11 @@ const (
 type Request struct {
 	UserID string `json:"user_id"`
 	Tenant string `json:"tenant,omitempty"`
-	Reason string `json:"reason"` // kept in the report for ever: it must not name the user
+	Reason string `json:"reason"` // stays in the report, so it must not name the user
 	DryRun bool   `json:"dry_run,omitempty"`
 }
 
-// Validate returns an error that names the wrong field.
+// Validate returns an error that names the invalid field.
 func (r *Request) Validate() error {
 	switch {
 	case r.UserID == "":
@@ -73,23 +73,36 @@ func (r *Request) Validate() error {
 
 // Names reports whether a text contains a user's id as a whole word: "user/ann" contains ann, "joann" and "ann-2" do not.
 func Names(text, userID string) bool {
-	isWordRune := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@+-", r) }
-	for from := 0; userID != ""; {
-		at := strings.Index(text[from:], userID)
-		if at < 0 {
+	for offset := 0; userID != ""; {
+		i := strings.Index(text[offset:], userID)
+		if i < 0 {
 			return false
 		}
-		before, _ := utf8.DecodeLastRuneInString(text[:from+at])
-		rest := text[from+at+len(userID):]
-		after, size := utf8.DecodeRuneInString(rest)
-		next, _ := utf8.DecodeRuneInString(rest[size:])
-		if !isWordRune(before) && before != '.' && !isWordRune(after) && (after != '.' || !unicode.IsLetter(next) && !unicode.IsDigit(next)) {
+		offset += i
+		if !endsWithinWord(text[:offset]) && !beginsWithinWord(text[offset+len(userID):]) {
 			return true
 		}
-		_, size = utf8.DecodeRuneInString(text[from+at:])
-		from += at + size
+		_, size := utf8.DecodeRuneInString(text[offset:])
+		offset += size
 	}
 	return false
+}
+
+// endsWithinWord reports whether a word that text ends with may go on after it.
+func endsWithinWord(text string) bool {
+	last, _ := utf8.DecodeLastRuneInString(text)
+	return last == '.' || isWordRune(last)
+}
+
+// beginsWithinWord reports whether text may continue a word before it. A dot does so only before a letter or digit; else it ends a sentence.
+func beginsWithinWord(text string) bool {
+	first, size := utf8.DecodeRuneInString(text)
+	second, _ := utf8.DecodeRuneInString(text[size:])
+	return isWordRune(first) || first == '.' && (unicode.IsLetter(second) || unicode.IsDigit(second))
+}
+
+func isWordRune(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_@+-", r)
 }
 
 // Erasure is a request and its outcome.
@@ -107,7 +120,7 @@ type Erasure struct {
 	Error       string     `json:"error,omitempty"` // if it failed
 	Report      *Report    `json:"report,omitempty"`
 	Digest      string     `json:"digest,omitempty"`       // of the report when it was stored
-	AuditDigest string     `json:"audit_digest,omitempty"` // the digest in the audit trail; empty: the record has expired, or was never written
+	AuditDigest string     `json:"audit_digest,omitempty"` // the digest in the audit trail; empty if the record has expired or was not written
 }
 
 // Page is a page of erasures, newest first, without their reports.
@@ -123,7 +136,7 @@ func Subject(salt []byte, tenant, userID string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Pseudonym returns the name that replaces the user's id in rows that stay: in the ledger and in the audit trail.
+// Pseudonym returns the name that replaces the user's id in rows of the ledger and the audit trail, which stay.
 func Pseudonym(subject string) string { return "erased-" + subject[:min(len(subject), 16)] }
 
 // WorkflowID returns the id of an erasure's workflow.
@@ -135,14 +148,14 @@ type Object struct {
 	Bytes int64  // uncompressed
 }
 
-// The kinds of marks: what an erasure found to belong to the user. Marks are deleted when it ends.
+// The kinds of marks. A mark names data of the user that an erasure has found, and is deleted when the erasure ends.
 const (
-	MarkTurn      = "turn"      // its id; also of its child turns
-	MarkSession   = "session"   // its id: only the user took part
-	MarkShared    = "shared"    // its id: others took part too
-	MarkRun       = "run"       // of a defined workflow
+	MarkTurn      = "turn"      // id of a turn or child turn
+	MarkSession   = "session"   // id of a session of this user only
+	MarkShared    = "shared"    // id of a session of several users
+	MarkRun       = "run"       // run of a defined workflow
 	MarkChat      = "chat"      // channel and chat
-	MarkSchedule  = "schedule"  // its name
+	MarkSchedule  = "schedule"  // name of a schedule
 	MarkExecution = "execution" // workflow id
-	MarkContent   = "content"   // reference
+	MarkContent   = "content"   // reference to content
 )

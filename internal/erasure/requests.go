@@ -8,13 +8,13 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// Requests records requests for erasures, starts them and looks them up.
+// Requests records requests for erasures, starts the erasures and returns them.
 type Requests struct {
 	store   RequestStore
 	starter Starter
 }
 
-// NewRequests returns the requests in a store.
+// NewRequests returns a [Requests]. Both arguments are required.
 func NewRequests(s RequestStore, starter Starter) (*Requests, error) {
 	switch {
 	case s == nil:
@@ -26,7 +26,7 @@ func NewRequests(s RequestStore, starter Starter) (*Requests, error) {
 }
 
 // Create records a request and starts its erasure. If the user has an erasure that has not ended, Create starts and returns that one. The error is
-// [agent.CodeUnavailable] if it could not be started; the request is recorded then, and a repetition starts it.
+// [agent.CodeUnavailable] if the erasure could not be started. Then the request is recorded, and the same call again starts it.
 func (r *Requests) Create(ctx context.Context, in Request, p agent.Principal) (Erasure, error) {
 	e, err := r.store.CreateErasure(ctx, in, cmp.Or(p.Subject, p.Credential, p.Method))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// requestStore keeps one erasure. It starts erasures too.
+// requestStore is a store with one erasure, and a starter.
 type requestStore struct {
 	by      string
 	started []erasure.Ref

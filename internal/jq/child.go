@@ -14,21 +14,21 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// maxIdle is how long a child waits for the next program.
+// maxIdle is how long an idle child waits for the next program.
 const maxIdle = time.Minute
 
 // children are the idle children of this process.
 //
-//nolint:gochecknoglobals // they serve every program of the process
+//nolint:gochecknoglobals // all programs of the process share them
 var children idleChildren
 
-// idleChildren keeps children between two programs.
+// idleChildren keeps the children that run no program.
 type idleChildren struct {
 	mu   sync.Mutex
-	idle []*child // the one that was used last comes last
+	idle []*child // the most recently used one is the last
 }
 
-// child is a process that runs programs, and this side of its pipes.
+// child is a process that runs programs, with the parent's ends of its pipes.
 type child struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
@@ -50,7 +50,7 @@ func (i *idleChildren) take() (*child, error) {
 	return startChild()
 }
 
-// put makes a child an idle one.
+// put adds an idle child.
 func (i *idleChildren) put(c *child) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -64,11 +64,11 @@ func startChild() (*child, error) {
 		return nil, agent.Errorf(agent.CodeInternal, "start jq process", "%w", err)
 	}
 	if runtime.GOOS == "linux" {
-		path = "/proc/self/exe" // it is there after an update has replaced the file
+		path = "/proc/self/exe" // it exists even if an update has replaced the file
 	}
 	c := &child{cmd: exec.Command(path)} //nolint:gosec,noctx // it is this program, and outlives the call
-	// Garbage is collected seldom: the bound of memory makes it more often where that is needed.
-	zone := os.Getenv("TZ") //nolint:forbidigo // it is no configuration: package time reads it as well
+	// GOGC is high because the memory limit makes the collector run more often when memory is scarce.
+	zone := os.Getenv("TZ") //nolint:forbidigo // not a setting of Turnstone: package time reads it
 	c.cmd.Env = []string{childVariable + "=1", "GOMAXPROCS=2", "GOGC=400", "GOTRACEBACK=none", "TZ=" + zone}
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, agent.Errorf(agent.CodeUnavailable, "start jq process", "%w", err)
@@ -84,19 +84,20 @@ func startChild() (*child, error) {
 	return c, nil
 }
 
-// stop ends the process.
+// stop kills the process.
 func (c *child) stop() {
-	_ = c.cmd.Process.Kill() // it may have ended
-	_ = c.cmd.Wait()         // how it ended does not matter
+	_ = c.cmd.Process.Kill() // it may have ended already
+	_ = c.cmd.Wait()         // its exit status is that of a killed process
 }
 
-// run runs one program. Afterwards the child is idle, or has ended.
-func (c *child) run(ctx context.Context, r *request, send func(io.Writer) error) ([]json.RawMessage, error) {
-	forget := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
+// run runs one program on the document that writeDoc writes. Afterwards the child is idle or has ended.
+func (c *child) run(ctx context.Context, r *request, writeDoc func(io.Writer) error) ([]json.RawMessage, error) {
+	stopWatching := context.AfterFunc(ctx, func() { _ = c.cmd.Process.Kill() })
 	sent := make(chan error, 1)
-	go func() { sent <- c.send(r, send) }()
+	go func() { sent <- c.send(r, writeDoc) }()
 	outputs, failure := c.receive(r)
-	if isWell := failure == nil || !failure.Ends; isWell && <-sent == nil && forget() {
+	isAlive := failure == nil || !failure.Ends
+	if isAlive && <-sent == nil && stopWatching() {
 		children.put(c)
 	} else {
 		c.stop()
@@ -111,25 +112,26 @@ func (c *child) run(ctx context.Context, r *request, send func(io.Writer) error)
 	}
 }
 
-func (c *child) send(r *request, send func(io.Writer) error) error {
-	head, err := json.Marshal(r)
+// send sends the request and the document to the child.
+func (c *child) send(r *request, writeDoc func(io.Writer) error) error {
+	line, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	w := bufio.NewWriterSize(c.in, 1<<16)
-	_, _ = w.Write(append(head, '\n')) // the writer keeps its error
-	if err := send(w); err != nil {
+	_, _ = w.Write(append(line, '\n')) // Flush returns the error
+	if err := writeDoc(w); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-// receive reads the answer of the child to a request.
+// receive reads the child's answer to a request: the program's outputs, or why it failed.
 func (c *child) receive(r *request) ([]json.RawMessage, *fault) {
 	outputs := []json.RawMessage{}
 	for {
 		line, err := c.out.ReadBytes('\n')
-		if err != nil { // the runtime of Go or the operating system has ended it
+		if err != nil { // the Go runtime or the operating system has ended the child
 			return nil, &fault{Code: agent.CodeOverflow, Message: r.memoryExceeded().Err.Error(), Ends: true}
 		}
 		switch kind, text := line[0], line[1:len(line)-1]; kind {

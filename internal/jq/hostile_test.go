@@ -38,16 +38,16 @@ func hostile() []string {
 	}
 }
 
-// Whatever a program tries, its process ends soon after its time at the latest, and takes little more than its memory.
+// The process of any program ends soon after its time limit, and uses little more than its memory limit.
 func TestHostilePrograms(t *testing.T) {
 	const memory, slack = 64 << 20, 256 << 20 // the race detector takes most of slack
 	for _, query := range hostile() {
-		begin := time.Now()
+		start := time.Now()
 		p, err := jq.Compile(query)
 		if err == nil {
 			_, err = p.Run(t.Context(), json.RawMessage("null"), jq.Bounds{Time: 200 * time.Millisecond, Memory: memory, Bytes: 16 << 20})
 		}
-		require.Less(t, time.Since(begin), 10*time.Second, query)
+		require.Less(t, time.Since(start), 10*time.Second, query)
 		if err != nil {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%s: %v", query, err)
 			require.Less(t, len(err.Error()), 400)
@@ -56,14 +56,14 @@ func TestHostilePrograms(t *testing.T) {
 		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_CHILDREN, &used))
 		require.Less(t, used.Maxrss<<10, int64(memory+slack), "%s: %v", query, err)
 		if testing.Verbose() {
-			t.Logf("%6d ms %5d MiB %s %v", time.Since(begin).Milliseconds(), used.Maxrss>>10, query, err)
+			t.Logf("%6d ms %5d MiB %s %v", time.Since(start).Milliseconds(), used.Maxrss>>10, query, err)
 		}
 	}
 }
 
 func FuzzProgram(f *testing.F) {
 	for i, q := range hostile() {
-		if i%8 == 0 { // the test above has run them all
+		if i%8 == 0 { // TestHostilePrograms runs all
 			f.Add(q, `[{"a":1,"b":"x"}]`)
 		}
 	}
@@ -76,9 +76,9 @@ func FuzzProgram(f *testing.F) {
 		if !json.Valid([]byte(doc)) {
 			doc = "null"
 		}
-		begin := time.Now()
+		start := time.Now()
 		out, err := p.Run(t.Context(), json.RawMessage(doc), jq.Bounds{Time: 50 * time.Millisecond, Memory: 32 << 20, Outputs: 1000, Bytes: 1 << 20})
-		require.Less(t, time.Since(begin), 10*time.Second)
+		require.Less(t, time.Since(start), 10*time.Second)
 		if err != nil {
 			require.Contains(t, []agent.Code{agent.CodeInvalid, agent.CodeOverflow}, agent.CodeOf(err), "%v", err)
 		}

@@ -32,8 +32,8 @@ func lines(out []json.RawMessage) string {
 	return strings.Join(all, "\n")
 }
 
-// Given its rows one by one or together, a program answers as on gojq alone.
-func TestAnswersAsGojq(t *testing.T) {
+// A program has the same outputs as in gojq, whether it gets its rows one by one or together.
+func TestSameOutputsAsGojq(t *testing.T) {
 	t.Parallel()
 	docs := []string{
 		`[{"a":1,"b":"x-1 y-22","c":[3,1,2],"d":{"e":null,"f":[{"g":1.50}]}},{"a":3,"b":"","c":[]},{"a":2,"b":"Äö x-3","c":[1,1],"d":{"e":"2024-02-29"}}]`,
@@ -79,7 +79,7 @@ func runGojq(t *testing.T, query, doc string) (string, error) {
 		if !ok {
 			return strings.Join(out, "\n"), nil
 		}
-		if err, bad := v.(error); bad {
+		if err, isError := v.(error); isError {
 			return "", err
 		}
 		text, err := gojq.Marshal(v)
@@ -88,7 +88,7 @@ func runGojq(t *testing.T, query, doc string) (string, error) {
 	}
 }
 
-func TestNumbersAreKept(t *testing.T) {
+func TestNumbersKeepDigits(t *testing.T) {
 	t.Parallel()
 	got, err := run(t, `.[] | ., . + 1`, `[12345678901234567890, 1.50, 1e2, -0, 9007199254740993]`, jq.Bounds{})
 	require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestTimeIsRounded(t *testing.T) {
 	require.ErrorContains(t, err, "takes longer than 20ms;")
 }
 
-// An ended context ends a program, and the wait for its turn.
+// The end of the context ends a running program and a waiting one.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	p, err := jq.Compile(`def f: f; f`)

@@ -4,5 +4,5 @@ package jq
 
 func mappedBytes() int64 { return 0 }
 
-// limitMapping does nothing: the watch ends a process that takes too much.
+// limitMapping does nothing. The watch ends a process that uses too much memory.
 func limitMapping(_, _ int64) {}

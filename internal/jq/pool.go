@@ -9,54 +9,54 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// The bounds of all programs of a process together.
+// Limits of all programs of a process.
 const (
-	maxRunning = 4                // programs at a time, one of each tenant: each may take half a gigabyte
+	maxRunning = 4                // programs that run at a time, each of another tenant; each may use half a gigabyte
 	maxWaiting = 32               // programs of one tenant that wait to run
 	maxWait    = 30 * time.Second // how long a program waits to run
 )
 
 // programs is the pool of all programs of this process.
 //
-//nolint:gochecknoglobals // the bounds are those of the process
+//nolint:gochecknoglobals // the limits apply to the process
 var programs = newPool()
 
-// pool says which program may run next: one of the tenant that has waited longest since its last one.
+// pool limits how many programs run at a time. The tenant whose last program began longest ago runs next.
 type pool struct {
 	mu      sync.Mutex
 	running int
-	waiting []*poolPlace // in the order in which they came
+	waiting []*poolPlace // in the order of arrival
 	tenants map[string]*tenantShare
-	round   int64 // counts the programs that have begun
+	round   int64 // number of programs that have begun
 }
 
 // tenantShare counts the programs of a tenant in a pool.
 type tenantShare struct {
 	isRunning bool
 	waiting   int
-	round     int64 // when its last program began
+	round     int64 // the pool's round when the tenant's last program began
 }
 
-// poolPlace is the place of one program in a pool.
+// poolPlace is one program in a pool, which waits or runs.
 type poolPlace struct {
 	pool   *pool
 	tenant string
-	turn   chan struct{} // receives when the program may run
+	mayRun chan struct{} // receives a value when the program may run
 }
 
 func newPool() *pool { return &pool{tenants: map[string]*tenantShare{}} }
 
-// enter waits until a program of a tenant may run. The caller calls release afterwards. The error is [agent.CodeRateLimited] when the
-// tenant has too many programs or has to wait too long.
+// enter waits until a program of a tenant may run. The caller must call release afterwards. The error is [agent.CodeRateLimited] if too many programs of
+// the tenant wait, or if the wait takes too long.
 func (p *pool) enter(ctx context.Context, tenant string) (*poolPlace, error) {
-	s := &poolPlace{pool: p, tenant: tenant, turn: make(chan struct{}, 1)}
+	s := &poolPlace{pool: p, tenant: tenant, mayRun: make(chan struct{}, 1)}
 	if err := p.queue(s); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(maxWait)
 	defer timer.Stop()
 	select {
-	case <-s.turn:
+	case <-s.mayRun:
 		return s, nil
 	case <-ctx.Done():
 		s.release()
@@ -67,6 +67,7 @@ func (p *pool) enter(ctx context.Context, tenant string) (*poolPlace, error) {
 	}
 }
 
+// queue adds a program that waits.
 func (p *pool) queue(s *poolPlace) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,11 +99,11 @@ func (p *pool) assign() {
 		share.isRunning, share.round = true, p.round
 		share.waiting--
 		p.running++
-		s.turn <- struct{}{}
+		s.mayRun <- struct{}{}
 	}
 }
 
-// nextToRun returns the index of the waiting program whose tenant has waited longest, -1 if none may run.
+// nextToRun returns the index of the waiting program that may run next, or -1 if none may run.
 func (p *pool) nextToRun() int {
 	best := -1
 	for i, s := range p.waiting {
@@ -114,7 +115,7 @@ func (p *pool) nextToRun() int {
 	return best
 }
 
-// release takes the program out of the pool, whether it ran or not.
+// release removes the program from the pool, whether it waits or runs.
 func (s *poolPlace) release() {
 	p := s.pool
 	p.mu.Lock()

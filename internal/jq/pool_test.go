@@ -32,7 +32,7 @@ func start(ctx context.Context, t *testing.T, tenant, query string, b Bounds) fu
 	return sync.OnceValue(func() error { return <-ended })
 }
 
-// requireRunning waits until so many programs run.
+// requireRunning waits until n programs run.
 func requireRunning(t *testing.T, p *pool, n int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -42,10 +42,10 @@ func requireRunning(t *testing.T, p *pool, n int) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-// However much one tenant and a few others ask for, a short program of another tenant is answered at once.
+// A short program of a tenant runs at once, even if other tenants have many programs.
 //
-// It measures time, and fills the pool that all tests share.
-func TestTenantsTakeTurns(t *testing.T) {
+// The test is not parallel, because it measures time and fills the pool that all tests share.
+func TestOtherTenantsRunAtOnce(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var busy []func() error
 	for _, tenant := range []string{"a", "c", "d"} {
@@ -55,19 +55,19 @@ func TestTenantsTakeTurns(t *testing.T) {
 	}
 	requireRunning(t, programs, 3)
 	for range 10 {
-		begun := time.Now()
+		begin := time.Now()
 		require.NoError(t, start(t.Context(), t, "b", `1 + 1`, Bounds{})())
-		require.Less(t, time.Since(begun), 500*time.Millisecond)
+		require.Less(t, time.Since(begin), 500*time.Millisecond)
 	}
 	stop()
 	for _, wait := range busy {
 		require.Equal(t, agent.CodeCancelled, agent.CodeOf(wait()))
 	}
-	require.Empty(t, programs.tenants, "nothing is left of them")
+	require.Empty(t, programs.tenants, "the pool is empty")
 }
 
-// A program that takes too much memory ends with its process, and no other one for it.
-func TestMemoryIsItsOwn(t *testing.T) {
+// A program that uses too much memory ends only its own process.
+func TestMemoryLimitIsPerProgram(t *testing.T) {
 	const memory = 64 << 20
 	work := `[range(20000)] as $kept | reduce range(20000) as $i (0; . + ($i | tostring | length)) | . + ($kept | length)`
 	hog := start(t.Context(), t, "hog", `[range(1e9)]`, Bounds{Memory: memory, Time: time.Minute})
@@ -75,10 +75,10 @@ func TestMemoryIsItsOwn(t *testing.T) {
 		require.NoError(t, start(t.Context(), t, "modest", work, Bounds{Memory: memory, Time: time.Minute})())
 	}
 	require.ErrorContains(t, hog(), "takes more than 64 MiB of memory")
-	require.NoError(t, start(t.Context(), t, "hog", work, Bounds{Memory: memory, Time: time.Minute})(), "another process runs the next one")
+	require.NoError(t, start(t.Context(), t, "hog", work, Bounds{Memory: memory, Time: time.Minute})(), "another process runs the next program")
 }
 
-// A program knows nothing of the environment of the worker, and a child that is well serves the next program.
+// A program has no environment, and its process runs the next program.
 func TestChild(t *testing.T) {
 	t.Setenv("SECRET", "x")
 	var c child
@@ -105,11 +105,11 @@ func TestProgramsOfATenantWait(t *testing.T) {
 		p := newPool()
 		first, err := p.enter(t.Context(), "a")
 		require.NoError(t, err)
-		begun := time.Now()
+		begin := time.Now()
 		_, err = p.enter(t.Context(), "a")
 		require.EqualError(t, err, "query: has waited 30s for other jq programs to end; try again later")
 		require.Equal(t, agent.CodeRateLimited, agent.CodeOf(err))
-		require.Equal(t, maxWait, time.Since(begun))
+		require.Equal(t, maxWait, time.Since(begin))
 
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxWaiting {
@@ -127,14 +127,14 @@ func TestProgramsOfATenantWait(t *testing.T) {
 }
 
 // No tenant's second program begins before another tenant's first.
-func TestTenantsBeginInTurn(t *testing.T) {
+func TestTenantOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool()
-		var seats []*poolPlace
+		var places []*poolPlace
 		for i := range maxRunning {
-			seats = append(seats, &poolPlace{pool: p, tenant: fmt.Sprint(i), turn: make(chan struct{}, 1)})
-			require.NoError(t, p.queue(seats[i]))
+			places = append(places, &poolPlace{pool: p, tenant: fmt.Sprint(i), mayRun: make(chan struct{}, 1)})
+			require.NoError(t, p.queue(places[i]))
 		}
 		order := make(chan string, 10)
 		for _, tenant := range []string{"a", "a", "a", "b", "b", "c"} {
@@ -148,7 +148,7 @@ func TestTenantsBeginInTurn(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		seats[0].release()
+		places[0].release()
 		got := ""
 		for range 6 {
 			got += <-order

@@ -2,6 +2,7 @@ package jq
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/itchyny/gojq"
@@ -13,19 +14,19 @@ import (
 // field is the name of the program in errors.
 const field = "query"
 
-// MaxQuery bounds a program, in bytes.
+// MaxQuery is the maximum length of a program in bytes.
 const MaxQuery = 10_000
 
-// maxQuoted bounds what an error quotes, in bytes.
+// maxQuoted is how many bytes of another error an error quotes.
 const maxQuoted = 200
 
-// Program is a program that compiles. It is safe for concurrent use.
+// Program is a valid program. It is safe for concurrent use.
 type Program struct {
 	text string
 	rows rowForm
 }
 
-// Compile checks a program. The error is [agent.CodeInvalid] about query, with the place of the mistake.
+// Compile returns a program, or an error of [agent.CodeInvalid] with the position of the mistake.
 func Compile(query string) (*Program, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, invalid("is empty")
@@ -46,29 +47,29 @@ func Compile(query string) (*Program, error) {
 
 // parseError returns the error of a program that cannot be parsed, with its line and column.
 func parseError(query string, err error) error {
-	parse, ok := errors.AsType[*gojq.ParseError](err)
+	parseErr, ok := errors.AsType[*gojq.ParseError](err)
 	if !ok {
 		return invalid("%s", clip.Bytes(err.Error(), maxQuoted))
 	}
-	at := min(max(parse.Offset-len(parse.Token), 0), len(query))
-	line := 1 + strings.Count(query[:at], "\n")
-	column := at - strings.LastIndexByte(query[:at], '\n')
+	offset := min(max(parseErr.Offset-len(parseErr.Token), 0), len(query))
+	line := 1 + strings.Count(query[:offset], "\n")
+	column := offset - strings.LastIndexByte(query[:offset], '\n')
 	return invalid("line %d, column %d: %s", line, column, clip.Bytes(err.Error(), maxQuoted))
 }
 
-// rowForm says whether a program can be given the values of an array one by one.
+// rowForm is the form of a program, which determines whether it can get the values of an array one by one.
 type rowForm byte
 
 const (
-	rowsTogether rowForm = iota // it cannot
+	rowsTogether rowForm = iota // needs the whole array
 	rowsEach                    // .[] | f
-	rowsMapped                  // map(f) and [.[] | f]: all outputs together are one array
+	rowsMapped                  // map(f) and [.[] | f], whose outputs are the elements of one array
 )
 
-// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f]. It returns any other program as it is.
+// findRowQuery returns f of the programs .[] | f, map(f) and [.[] | f]. It returns any other program unchanged.
 func findRowQuery(q *gojq.Query) (*gojq.Query, rowForm) {
-	if rest, ok := afterIteration(q); ok {
-		return rest, rowsEach
+	if f, ok := afterIteration(q); ok {
+		return f, rowsEach
 	}
 	if q.Term == nil || len(q.Term.SuffixList) > 0 {
 		return q, rowsTogether
@@ -77,9 +78,9 @@ func findRowQuery(q *gojq.Query) (*gojq.Query, rowForm) {
 	case t.Type == gojq.TermTypeFunc && t.Func.Name == "map" && len(t.Func.Args) == 1 && len(q.FuncDefs) == 0:
 		return t.Func.Args[0], rowsMapped
 	case t.Type == gojq.TermTypeArray && t.Array.Query != nil:
-		if rest, ok := afterIteration(t.Array.Query); ok {
-			rest.FuncDefs = append(q.FuncDefs, rest.FuncDefs...)
-			return rest, rowsMapped
+		if f, ok := afterIteration(t.Array.Query); ok {
+			f.FuncDefs = append(q.FuncDefs, f.FuncDefs...)
+			return f, rowsMapped
 		}
 	}
 	return q, rowsTogether
@@ -93,9 +94,9 @@ func afterIteration(q *gojq.Query) (*gojq.Query, bool) {
 	if q.Op != gojq.OpPipe || len(q.Patterns) > 0 || q.Left.Term == nil || len(q.Left.FuncDefs) > 0 || !isIteration(q.Left.Term) {
 		return nil, false
 	}
-	rest := *q.Right
-	rest.FuncDefs = append(append([]*gojq.FuncDef{}, q.FuncDefs...), rest.FuncDefs...)
-	return &rest, true
+	f := *q.Right
+	f.FuncDefs = slices.Concat(q.FuncDefs, f.FuncDefs)
+	return &f, true
 }
 
 // isIteration reports whether a term is .[].

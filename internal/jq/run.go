@@ -2,13 +2,14 @@ package jq
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"time"
 )
 
-// The default bounds of a run.
+// Default limits of a run.
 const (
 	DefaultTime    = 10 * time.Second
 	DefaultMemory  = 256 << 20
@@ -16,19 +17,19 @@ const (
 	DefaultBytes   = 256 << 20
 )
 
-// Bounds of a run.
+// Bounds are the limits of a run, and its tenant.
 type Bounds struct {
-	Tenant  string        // who runs the program
-	Time    time.Duration // of the processor. 0: [DefaultTime]
-	Memory  int64         // bytes, of the decoded input and what the program makes of it. 0: [DefaultMemory]
-	Outputs int           // 0: [DefaultOutputs]
-	Bytes   int64         // of all outputs as JSON. 0: [DefaultBytes]
+	Tenant  string        // whose program it is
+	Time    time.Duration // processor time; 0: [DefaultTime]
+	Memory  int64         // bytes of the decoded input and the program's values; 0: [DefaultMemory]
+	Outputs int           // number of outputs; 0: [DefaultOutputs]
+	Bytes   int64         // bytes of all outputs as JSON; 0: [DefaultBytes]
 }
 
-// Run runs the program on a document, well-formed JSON, and returns its outputs as compact JSON.
+// Run runs the program on a valid JSON document, and returns its outputs as compact JSON.
 //
-// Errors are [agent.Error] values about query: invalid when the program fails (in a program that has the rows one by one, with the row),
-// overflow above a bound, rate_limited when too many programs of the tenant wait; the context's own when it ends.
+// Errors are [agent.Error] values with the field query: invalid if the program fails (with the row, if the program gets rows one by one), overflow above
+// a limit, rate_limited if too many programs of the tenant wait, cancelled if ctx ends.
 func (p *Program) Run(ctx context.Context, doc json.RawMessage, b Bounds) ([]json.RawMessage, error) {
 	doc = bytes.TrimSpace(doc)
 	r := newRequest(p.text, b)
@@ -40,7 +41,7 @@ func (p *Program) Run(ctx context.Context, doc json.RawMessage, b Bounds) ([]jso
 	})
 }
 
-// RunRows is [Program.Run] on the array of the rows.
+// RunRows is [Program.Run] on an array of rows.
 func (p *Program) RunRows(ctx context.Context, rows []json.RawMessage, b Bounds) ([]json.RawMessage, error) {
 	r := newRequest(p.text, b)
 	r.ByRow = p.rows != rowsTogether
@@ -64,27 +65,17 @@ func (p *Program) run(ctx context.Context, tenant string, r *request, send func(
 	}
 	if r.ByRow && p.rows == rowsMapped {
 		array := bytes.NewBuffer(make([]byte, 0, arraySize(outputs)))
-		_ = writeArray(array, outputs) // a buffer takes everything
+		_ = writeArray(array, outputs) // a buffer returns no error
 		return []json.RawMessage{array.Bytes()}, nil
 	}
 	return outputs, nil
 }
 
 func newRequest(query string, b Bounds) *request {
-	r := &request{Query: query, Time: DefaultTime, Memory: DefaultMemory, Outputs: DefaultOutputs, Bytes: DefaultBytes}
-	if b.Time > 0 {
-		r.Time = b.Time
+	return &request{
+		Query: query, Time: cmp.Or(max(b.Time, 0), DefaultTime), Memory: cmp.Or(max(b.Memory, 0), DefaultMemory),
+		Outputs: cmp.Or(max(b.Outputs, 0), DefaultOutputs), Bytes: cmp.Or(max(b.Bytes, 0), DefaultBytes),
 	}
-	if b.Memory > 0 {
-		r.Memory = b.Memory
-	}
-	if b.Outputs > 0 {
-		r.Outputs = b.Outputs
-	}
-	if b.Bytes > 0 {
-		r.Bytes = b.Bytes
-	}
-	return r
 }
 
 // arraySize returns how many bytes writeArray writes.
@@ -96,21 +87,19 @@ func arraySize(rows []json.RawMessage) int64 {
 	return size
 }
 
+// writeArray writes rows as a JSON array.
 func writeArray(w io.Writer, rows []json.RawMessage) error {
-	mark := []byte("[")
-	for _, row := range rows {
-		if _, err := w.Write(mark); err != nil {
-			return err
+	_, err := io.WriteString(w, "[")
+	for i, row := range rows {
+		if err == nil && i > 0 {
+			_, err = io.WriteString(w, ",")
 		}
-		if _, err := w.Write(row); err != nil {
-			return err
+		if err == nil {
+			_, err = w.Write(row)
 		}
-		mark = []byte(",")
 	}
-	end := "]"
-	if len(rows) == 0 {
-		end = "[]"
+	if err == nil {
+		_, err = io.WriteString(w, "]")
 	}
-	_, err := io.WriteString(w, end)
 	return err
 }

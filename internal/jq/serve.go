@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// childVariable makes a process of this executable one that runs jq programs and nothing else.
+	// childVariable is the environment variable that makes a process of this executable run jq programs and nothing else.
 	childVariable = "TURNSTONE_JQ_CHILD"
-	// watchEvery is how often the child compares what it has used with what it may.
+	// watchEvery is how often the child checks the time and memory that it has used.
 	watchEvery = 5 * time.Millisecond
-	// spareMemory is added to the memory limit for free memory that the runtime of Go has not returned yet.
+	// spareMemory is added to the memory limit for free memory that the Go runtime has not returned yet.
 	spareMemory = 8 << 20
-	// maxStack bounds the recursion of gojq into deep values.
+	// maxStack limits the recursion of gojq into nested values.
 	maxStack = 256 << 20
 )
 
-// The first byte of a line of an answer says what it is.
+// Kinds of lines of an answer, which are their first bytes.
 const (
-	lineOutput = '='
-	lineFault  = '!' // the last one: a fault
-	lineEnd    = '.' // the last one: the program has ended
+	lineOutput = '=' // an output
+	lineFault  = '!' // the last line: the program failed
+	lineEnd    = '.' // the last line: the program has ended
 )
 
 // request is the line that a parent sends before the document.
 type request struct {
 	Query   string
-	ByRow   bool  // the document is an array, and the query has the form that takes its values one by one
+	ByRow   bool  // whether the document is an array whose values the program gets one by one
 	Size    int64 // of the document, in bytes
 	Time    time.Duration
 	Memory  int64
@@ -52,44 +52,44 @@ type request struct {
 	Bytes   int64
 }
 
-// memoryExceeded returns the error of a program that takes too much memory. A program whose recursion is too deep gets it too.
+// memoryExceeded returns the error of a program that uses too much memory, or whose recursion is too deep.
 func (r *request) memoryExceeded() *agent.Error {
 	return tooMuch("takes more than %d MiB of memory; begin the program with .[] | to have the rows one by one, or filter them first", r.Memory>>20)
 }
 
-// fault is an error as it passes between the processes.
+// fault is an error that a child sends to its parent.
 type fault struct {
 	Code    agent.Code
 	Message string
-	Ends    bool // the child ends with it
+	Ends    bool // whether the child has ended
 }
 
-//nolint:gochecknoinits // programs that embed the runtime have a main of their own, and serve jq programs as well
+//nolint:gochecknoinits // programs that embed the runtime have their own main function, and must serve as children too
 func init() {
-	if os.Getenv(childVariable) == "" { //nolint:forbidigo // it is no configuration: this package has set it
+	if os.Getenv(childVariable) == "" { //nolint:forbidigo // not a setting: startChild sets it
 		return
 	}
-	signal.Ignore(os.Interrupt, syscall.SIGTERM) // a worker that drains needs its children
+	signal.Ignore(os.Interrupt, syscall.SIGTERM) // a draining worker still needs its children
 	debug.SetMaxStack(maxStack)
 	s := &server{
 		in: bufio.NewReaderSize(os.Stdin, 1<<16), out: bufio.NewWriterSize(os.Stdout, 1<<16), base: footprint(), baseMapping: mappedBytes(),
 	}
 	for s.serve() == nil {
-		debug.FreeOSMemory() // so that the next program begins with nothing
+		debug.FreeOSMemory() // so that the next program begins with an empty heap
 	}
-	os.Exit(0) //nolint:forbidigo // the main function is not of this process
+	os.Exit(0) //nolint:forbidigo // the main function must not run in a child
 }
 
 // server runs the programs that a parent sends.
 type server struct {
 	in          *bufio.Reader
-	base        int64      // bytes of memory that the process has without a program
-	baseMapping int64      // bytes of addresses, likewise
-	mu          sync.Mutex // held while a line is written, and for good once the process is to end
+	base        int64      // bytes of memory that the process uses without a program
+	baseMapping int64      // size of its address space without a program
+	mu          sync.Mutex // guards out; not released any more when the process is about to end
 	out         *bufio.Writer
 }
 
-// serve runs one program. The error is that of the parent's end.
+// serve runs one program. It returns an error when the parent has closed the pipes.
 func (s *server) serve() error {
 	line, err := s.in.ReadBytes('\n')
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *server) serve() error {
 	}
 	stop := s.watch(r)
 	doc := io.LimitReader(s.in, r.Size)
-	x := &execution{request: r, server: s, left: r.Bytes}
+	x := &execution{request: r, server: s, remainingBytes: r.Bytes}
 	failure := x.execute(doc)
 	stop()
 	if _, err := io.Copy(io.Discard, doc); err != nil {
@@ -122,13 +122,13 @@ func (s *server) writeLine(kind byte, text []byte) {
 }
 
 func (s *server) write(kind byte, text []byte) {
-	_ = s.out.WriteByte(kind) // the writer keeps its error
+	_ = s.out.WriteByte(kind) // Flush returns the error
 	_, _ = s.out.Write(text)
 	_ = s.out.WriteByte('\n')
 }
 
 func (s *server) writeFault(f fault) {
-	text, _ := json.Marshal(f) // it has nothing that fails
+	text, _ := json.Marshal(f) // none of its types can fail
 	s.writeLine(lineFault, text)
 }
 
@@ -136,7 +136,7 @@ func (s *server) writeFault(f fault) {
 func (s *server) watch(r *request) (stop func()) {
 	debug.SetMemoryLimit(s.base + r.Memory)
 	limitMapping(s.baseMapping, r.Memory)
-	begun, done := processorTime(), make(chan struct{})
+	start, done := processorTime(), make(chan struct{})
 	go func() {
 		tick := time.NewTicker(watchEvery)
 		defer tick.Stop()
@@ -147,7 +147,7 @@ func (s *server) watch(r *request) (stop func()) {
 			case <-tick.C:
 			}
 			switch {
-			case processorTime()-begun > r.Time:
+			case processorTime()-start > r.Time:
 				s.end(done, tooMuch("takes longer than %s; filter the rows first, or do less with each", roundTime(r.Time)))
 			case footprint()-s.base > r.Memory+spareMemory:
 				s.end(done, r.memoryExceeded())
@@ -161,8 +161,8 @@ func (s *server) watch(r *request) (stop func()) {
 	}
 }
 
-// end reports why the program was stopped and ends the process, unless the program is done.
-func (s *server) end(done <-chan struct{}, why *agent.Error) {
+// end sends an error and ends the process, unless the program is done.
+func (s *server) end(done <-chan struct{}, reason *agent.Error) {
 	s.mu.Lock()
 	select {
 	case <-done:
@@ -170,20 +170,20 @@ func (s *server) end(done <-chan struct{}, why *agent.Error) {
 		return
 	default:
 	}
-	text, _ := json.Marshal(fault{Code: why.Code, Message: why.Err.Error(), Ends: true})
+	text, _ := json.Marshal(fault{Code: reason.Code, Message: reason.Err.Error(), Ends: true})
 	s.write(lineFault, text)
 	_ = s.out.Flush()
-	os.Exit(1) //nolint:forbidigo // nothing else ends an instruction that runs
+	os.Exit(1) //nolint:forbidigo // a running instruction cannot be interrupted
 }
 
-// footprint returns the bytes of memory that the process has from the operating system.
+// footprint returns the bytes of memory that the Go runtime has taken from the operating system and not returned.
 func footprint() int64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(sample)
 	return int64(sample[0].Value.Uint64() - sample[1].Value.Uint64()) //nolint:gosec // no process is that large
 }
 
-// roundTime returns a time as messages show it.
+// roundTime returns a duration with the precision for messages.
 func roundTime(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d
@@ -195,12 +195,13 @@ func roundTime(d time.Duration) time.Duration {
 type execution struct {
 	*request
 
-	server  *server
-	code    *gojq.Code
-	outputs int
-	left    int64 // bytes of outputs
+	server         *server
+	code           *gojq.Code
+	outputs        int
+	remainingBytes int64 // of outputs
 }
 
+// execute runs the program on a document.
 func (x *execution) execute(doc io.Reader) *agent.Error {
 	q, err := gojq.Parse(x.Query)
 	if err == nil {
@@ -248,7 +249,7 @@ func (x *execution) runNext(d *json.Decoder) *agent.Error {
 		if !ok {
 			return nil
 		}
-		if err, bad := v.(error); bad {
+		if err, isError := v.(error); isError {
 			return programError(err)
 		}
 		if err := x.write(v); err != nil {
@@ -257,6 +258,7 @@ func (x *execution) runNext(d *json.Decoder) *agent.Error {
 	}
 }
 
+// write sends one output to the parent.
 func (x *execution) write(v any) *agent.Error {
 	if x.outputs++; x.outputs > x.Outputs {
 		return tooMuch("has more than %d outputs", x.Outputs)
@@ -265,24 +267,24 @@ func (x *execution) write(v any) *agent.Error {
 	if err != nil {
 		return agent.Errorf(agent.CodeInternal, "", "run jq program: %w", err)
 	}
-	if x.left -= int64(len(text)); x.left < 0 {
+	if x.remainingBytes -= int64(len(text)); x.remainingBytes < 0 {
 		return tooMuch("the outputs are longer than %d bytes", x.Bytes)
 	}
-	if !hasTextNames(v) {
+	if !hasValidNames(v) {
 		return invalid("makes an object with a name that is not UTF-8")
 	}
 	x.server.writeLine(lineOutput, text)
 	return nil
 }
 
-// hasTextNames reports whether the names of all members are UTF-8. Two others could be written as the same name.
-func hasTextNames(v any) bool {
+// hasValidNames reports whether the names of all members are UTF-8. Two invalid names could become the same name in JSON.
+func hasValidNames(v any) bool {
 	switch v := v.(type) {
 	case []any:
-		return !slices.ContainsFunc(v, func(e any) bool { return !hasTextNames(e) })
+		return !slices.ContainsFunc(v, func(e any) bool { return !hasValidNames(e) })
 	case map[string]any:
 		for name, e := range v {
-			if !utf8.ValidString(name) || !hasTextNames(e) {
+			if !utf8.ValidString(name) || !hasValidNames(e) {
 				return false
 			}
 		}
@@ -290,7 +292,7 @@ func hasTextNames(v any) bool {
 	return true
 }
 
-// programError returns the error of a program that failed. A value that it threw is in the message if it is short.
+// programError returns the error of a program that failed. The message has the beginning of a value that the program threw.
 func programError(err error) *agent.Error {
 	message := err.Error()
 	if thrown, ok := errors.AsType[gojq.ValueError](err); ok {
@@ -304,5 +306,5 @@ func programError(err error) *agent.Error {
 }
 
 func notJSON(err error) *agent.Error {
-	return agent.Errorf(agent.CodeInvalid, "", "the input is no JSON: %s", clip.Bytes(err.Error(), maxQuoted))
+	return agent.Errorf(agent.CodeInvalid, "", "the input is not JSON: %s", clip.Bytes(err.Error(), maxQuoted))
 }

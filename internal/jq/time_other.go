@@ -5,7 +5,7 @@ package jq
 import "time"
 
 //nolint:gochecknoglobals // when the process began
-var processBegun = time.Now()
+var processStart = time.Now()
 
-// processorTime returns how long the process has run: there is no cheap way to learn how long it was paused.
-func processorTime() time.Duration { return time.Since(processBegun) }
+// processorTime returns how long the process has run, because its processor time is not available.
+func processorTime() time.Duration { return time.Since(processStart) }

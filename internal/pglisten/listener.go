@@ -16,33 +16,32 @@ import (
 
 const (
 	defaultQuiet = 15 * time.Second
-	// callTimeout bounds the time to connect, and each check of a connection.
-	callTimeout  = 10 * time.Second
+	callTimeout  = 10 * time.Second // of connecting, and of checking a connection
 	closeTimeout = time.Second
 )
 
-// Listener listens to some channels of a database. Its functions are called one at a time.
+// Listener listens to channels of a database. It calls its functions one at a time.
 type Listener struct {
 	Pool     *pgxpool.Pool                          // makes the connections, which do not count towards its size
 	Channels []string                               // names that need no quotes
-	Prepare  func(context.Context, *pgx.Conn) error // prepares a connection before it listens; may be nil
-	Notify   func(*pgconn.Notification)             // takes a notification
-	Begin    func()                                 // a connection listens; earlier notifications were missed; may be nil
-	End      func()                                 // it broke; may be nil
+	Prepare  func(context.Context, *pgx.Conn) error // called for a connection before it listens; may be nil
+	Notify   func(*pgconn.Notification)             // called for each notification
+	Begin    func()                                 // called when a connection listens; earlier notifications were missed; may be nil
+	End      func()                                 // called when the connection is lost; may be nil
 	Logger   *zap.Logger
 
-	Quiet time.Duration // a connection is checked after this time without a notification; 0: 15 s
+	Quiet time.Duration // time without a notification after which a connection is checked; 0: 15 s
 }
 
-// Connect returns a connection that listens, for [Listener.Run].
+// Connect returns a listening connection, for [Listener.Run].
 func (l *Listener) Connect(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	acquired, err := l.Pool.Acquire(ctx)
+	pooled, err := l.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	conn := acquired.Hijack()
+	conn := pooled.Hijack()
 	if l.Prepare != nil {
 		err = l.Prepare(ctx, conn)
 	}
@@ -64,7 +63,7 @@ func Close(conn *pgx.Conn) error {
 	return conn.Close(ctx)
 }
 
-// Run listens until ctx ends, first on conn unless that is nil, then on a new connection whenever the last one broke.
+// Run listens until ctx ends: first on conn, unless it is nil, and on a new connection whenever the last one was lost.
 func (l *Listener) Run(ctx context.Context, conn *pgx.Conn) {
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval = 50 * time.Millisecond
@@ -89,7 +88,7 @@ func (l *Listener) Run(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// use listens on a connection until it breaks or ctx ends, and closes it.
+// use listens on a connection until it is lost or ctx ends, and closes it.
 func (l *Listener) use(ctx context.Context, conn *pgx.Conn) {
 	if l.Begin != nil {
 		l.Begin()
@@ -106,7 +105,7 @@ func (l *Listener) use(ctx context.Context, conn *pgx.Conn) {
 	}
 }
 
-// receive takes notifications until the connection breaks.
+// receive passes notifications to Notify until the connection is lost or ctx ends.
 func (l *Listener) receive(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		bounded, cancel := context.WithTimeout(ctx, cmp.Or(l.Quiet, defaultQuiet))

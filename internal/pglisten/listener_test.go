@@ -18,46 +18,46 @@ import (
 
 func TestMain(m *testing.M) { postgrestest.Main(m) }
 
-// deadConn is a connection whose other side vanishes without a word: what is written is lost, and nothing comes.
-type deadConn struct {
+// silentConn is a connection whose server can vanish without closing it. Then writes succeed, and nothing can be read.
+type silentConn struct {
 	net.Conn
-	mu     sync.Mutex
-	dead   bool
-	asked  chan struct{} // one signal per write after death
-	closed func()
+	mu       sync.Mutex
+	isSilent bool
+	written  chan struct{} // receives a value for each write while the connection is silent
+	onClose  func()
 }
 
-func (c *deadConn) die() {
+func (c *silentConn) silence() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dead = true
+	c.isSilent = true
 }
 
-func (c *deadConn) Write(p []byte) (int, error) {
+func (c *silentConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.dead {
+	if !c.isSilent {
 		return c.Conn.Write(p)
 	}
-	c.asked <- struct{}{}
+	c.written <- struct{}{}
 	return len(p), nil
 }
 
-func (c *deadConn) Close() error {
-	c.closed()
+func (c *silentConn) Close() error {
+	c.onClose()
 	return c.Conn.Close()
 }
 
-func TestListenerReplacesADeadConnection(t *testing.T) {
+func TestListenerReplacesSilentConnection(t *testing.T) {
 	cfg, err := pgxpool.ParseConfig(postgrestest.NewEmpty(t))
 	require.NoError(t, err)
-	dialled, closed := make(chan *deadConn, 10), make(chan struct{}, 10)
+	dialled, closed := make(chan *silentConn, 10), make(chan struct{}, 10)
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
-		dead := &deadConn{Conn: conn, asked: make(chan struct{}, 100), closed: func() { closed <- struct{}{} }}
-		dialled <- dead
-		return dead, err
+		c := &silentConn{Conn: conn, written: make(chan struct{}, 100), onClose: func() { closed <- struct{}{} }}
+		dialled <- c
+		return c, err
 	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	require.NoError(t, err)
@@ -76,9 +76,9 @@ func TestListenerReplacesADeadConnection(t *testing.T) {
 	<-woken
 	first := <-dialled
 	require.Empty(t, dialled)
-	first.die()
-	<-first.asked // it was silent, and so it is asked
-	<-woken       // and does not answer, and so another one listens
+	first.silence()
+	<-first.written // the listener checks the connection
+	<-woken         // and, as there is no answer, listens on another one
 	<-closed
 	second := <-dialled
 	require.NotSame(t, first, second)

@@ -9,19 +9,19 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// ErrNil is the error of a conversion when Redis has answered with nothing.
+// ErrNil is the error of a conversion of Redis's nil reply.
 var ErrNil = redis.ErrNil
 
-// Client runs commands. It may be used by several goroutines, and connects when it is first used. It does not retry commands: one whose answer
-// was lost may have been run, and the caller must know.
+// Client runs commands. It may be used by several goroutines, and connects when it is first used. It does not retry commands, because a command whose
+// reply was lost may have been run.
 type Client struct {
 	pool    *redis.Pool
 	options Options
 }
 
-// New returns a client. Close it.
+// New returns a client. The caller must close it.
 func New(o Options) *Client {
-	o.defaults()
+	o.setDefaults()
 	dial := []redis.DialOption{
 		redis.DialUsername(o.Username), redis.DialPassword(o.Password), redis.DialDatabase(o.DB), redis.DialUseTLS(o.TLS != nil),
 		redis.DialTLSConfig(o.TLS), redis.DialTLSHandshakeTimeout(o.ConnectTimeout), redis.DialConnectTimeout(o.ConnectTimeout),
@@ -45,21 +45,21 @@ func New(o Options) *Client {
 	}}
 }
 
-// Do runs a command. The deadline of ctx bounds it. Cancelled, it still waits for the answer, because otherwise the outcome would be unknown.
+// Do runs a command, with the deadline of ctx. It waits for the reply even if ctx is cancelled, because otherwise the outcome would be unknown.
 func (c *Client) Do(ctx context.Context, command string, args ...any) (any, error) {
 	return c.Wait(ctx, 0, command, args...)
 }
 
-// Wait runs a command that takes up to a time more than others, because the server waits for something.
-func (c *Client) Wait(ctx context.Context, more time.Duration, command string, args ...any) (any, error) {
-	getting, cancel := context.WithTimeout(ctx, c.options.ConnectTimeout)
+// Wait runs a command for which the server may wait up to serverWait before it replies.
+func (c *Client) Wait(ctx context.Context, serverWait time.Duration, command string, args ...any) (any, error) {
+	connecting, cancel := context.WithTimeout(ctx, c.options.ConnectTimeout)
 	defer cancel()
-	conn, err := c.pool.GetContext(getting)
+	conn, err := c.pool.GetContext(connecting)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close() //nolint:errcheck // it goes back to the pool
-	timeout := c.options.ReadTimeout + more
+	timeout := c.options.ReadTimeout + serverWait
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(timeout, time.Until(deadline))
 	}
@@ -69,38 +69,38 @@ func (c *Client) Wait(ctx context.Context, more time.Duration, command string, a
 	return redis.DoWithTimeout(conn, max(timeout, time.Nanosecond), command, args...)
 }
 
-// Run runs a script, by its hash if Redis has it.
+// Run runs a Lua script. It sends the script's text only if Redis does not know its hash.
 func (c *Client) Run(ctx context.Context, script string, keys []string, args ...any) (any, error) {
-	words := []any{redis.NewScript(len(keys), script).Hash(), len(keys)}
+	scriptArgs := []any{redis.NewScript(len(keys), script).Hash(), len(keys)}
 	for _, key := range keys {
-		words = append(words, key)
+		scriptArgs = append(scriptArgs, key)
 	}
-	words = append(words, args...)
-	reply, err := c.Do(ctx, "EVALSHA", words...)
+	scriptArgs = append(scriptArgs, args...)
+	reply, err := c.Do(ctx, "EVALSHA", scriptArgs...)
 	if HasErrorPrefix(err, "NOSCRIPT") {
-		words[0] = script
-		return c.Do(ctx, "EVAL", words...)
+		scriptArgs[0] = script
+		return c.Do(ctx, "EVAL", scriptArgs...)
 	}
 	return reply, err
 }
 
-// Close ends the connections, those in use after their command.
+// Close closes the connections. A connection in use is closed after its command.
 func (c *Client) Close() error { return c.pool.Close() }
 
-// HasErrorPrefix reports whether Redis has refused a command with an error of a kind, such as WRONGTYPE.
+// HasErrorPrefix reports whether err is an error of Redis with a prefix, such as WRONGTYPE.
 func HasErrorPrefix(err error, kind string) bool {
 	refusal, ok := errors.AsType[redis.Error](err)
 	return ok && strings.HasPrefix(string(refusal), kind+" ")
 }
 
-// String returns a reply as text. Nothing is [ErrNil].
+// String returns a reply as text, or [ErrNil].
 func String(reply any, err error) (string, error) { return redis.String(reply, err) }
 
-// Bytes returns a reply as bytes. Nothing is [ErrNil].
+// Bytes returns a reply as bytes, or [ErrNil].
 func Bytes(reply any, err error) ([]byte, error) { return redis.Bytes(reply, err) }
 
-// Strings returns a list. Nothing is [ErrNil].
+// Strings returns a reply as a list of texts, or [ErrNil].
 func Strings(reply any, err error) ([]string, error) { return redis.Strings(reply, err) }
 
-// Int returns a number. Nothing is [ErrNil].
+// Int returns a reply as a number, or [ErrNil].
 func Int(reply any, err error) (int, error) { return redis.Int(reply, err) }

@@ -16,25 +16,25 @@ import (
 	"time"
 )
 
-// Options say how to reach a Redis server.
+// Options are the options of a [Client].
 type Options struct {
 	Network            string // tcp or unix; "": tcp
 	Address            string // host:port, or the path of a socket
 	Username, Password string
 	DB                 int
-	TLS                *tls.Config // nil: none
+	TLS                *tls.Config // nil: no TLS
 
-	ConnectTimeout time.Duration // to get a connection from the pool, or to make one; 0: 5 s
+	ConnectTimeout time.Duration // of getting a connection from the pool or making one; 0: 5 s
 	ReadTimeout    time.Duration // of one command; 0: 3 s
 	WriteTimeout   time.Duration // 0: 3 s
 	IdleTimeout    time.Duration // after which an unused connection is closed; 0: 30 min
-	TestAfter      time.Duration // after which an unused connection is tested before it is used: the server may have restarted; 0: 1 s
-	PoolSize       int           // connections at once; 0: 10 for each processor
+	TestAfter      time.Duration // after which an unused connection is tested before it is used, as the server may have restarted; 0: 1 s
+	PoolSize       int           // maximum of connections; 0: 10 for each processor
 
-	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: the one of net
+	Dial func(ctx context.Context, network, address string) (net.Conn, error) // nil: net.Dialer
 }
 
-func (o *Options) defaults() {
+func (o *Options) setDefaults() {
 	o.Network = cmp.Or(o.Network, "tcp")
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 5*time.Second)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 3*time.Second)
@@ -44,8 +44,8 @@ func (o *Options) defaults() {
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 }
 
-// ParseURL reads redis://user:password@host:6379/0, rediss:// for TLS, or unix:///path/to/socket?db=0. Further parameters are pool_size,
-// dial_timeout, read_timeout, write_timeout and, with TLS, skip_verify. The error does not quote the URL, which may hold a password.
+// ParseURL parses redis://user:password@host:6379/0, rediss:// for TLS, or unix:///path/to/socket?db=0. Further parameters are pool_size, dial_timeout,
+// read_timeout, write_timeout and, with TLS, skip_verify. An error does not quote the URL, which may contain a password.
 func ParseURL(address string) (*Options, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -104,7 +104,7 @@ func (o *Options) readParameters(query url.Values) error {
 	return nil
 }
 
-// parseTimeout reads seconds, or a duration such as 500ms.
+// parseTimeout parses a number of seconds, or a duration such as 500ms.
 func parseTimeout(value string) (time.Duration, error) {
 	if n, err := strconv.Atoi(value); err == nil && n > 0 {
 		return time.Duration(n) * time.Second, nil

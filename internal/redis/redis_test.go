@@ -58,9 +58,9 @@ func open(t *testing.T, o redis.Options) *redis.Client {
 }
 
 func TestTLSAndPassword(t *testing.T) {
-	ours := httptest.NewTLSServer(nil) // for its certificate
-	defer ours.Close()
-	server, err := miniredis.RunTLS(&tls.Config{Certificates: ours.TLS.Certificates})
+	web := httptest.NewTLSServer(nil) // only for its certificate
+	defer web.Close()
+	server, err := miniredis.RunTLS(&tls.Config{Certificates: web.TLS.Certificates})
 	require.NoError(t, err)
 	defer server.Close()
 	server.RequireUserAuth("me", "word")
@@ -80,7 +80,7 @@ func TestTLSAndPassword(t *testing.T) {
 func TestScripts(t *testing.T) {
 	server := miniredis.RunT(t)
 	c := open(t, redis.Options{Address: server.Addr()})
-	for range 2 { // it is sent, then it is there
+	for range 2 { // the first run sends the script, the second its hash
 		got, err := redis.Strings(c.Run(t.Context(), "return {KEYS[1], ARGV[1], ARGV[2]}", []string{"k"}, []byte("a"), 7))
 		require.NoError(t, err)
 		require.Equal(t, []string{"k", "a", "7"}, got)
@@ -91,7 +91,7 @@ func TestScripts(t *testing.T) {
 	require.ErrorIs(t, err, redis.ErrNil)
 }
 
-// The pool is bounded, a wait ends with its context, and a connection that the server has closed is made anew.
+// The pool is bounded, a wait ends with its context, and a connection that the server has closed is replaced.
 func TestPool(t *testing.T) {
 	server := miniredis.RunT(t)
 	dialed := 0

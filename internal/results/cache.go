@@ -10,16 +10,16 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// Memory keeps JSON under keys for a time, with the content that it refers to. postgres.ResultStore is one.
+// Memory stores JSON by key until it expires, and keeps the content that the JSON refers to. postgres.ResultStore implements it.
 type Memory interface {
 	RecallResult(ctx context.Context, tenant, key string) (body json.RawMessage, ok bool, err error)
 	RememberResult(ctx context.Context, tenant, key string, body json.RawMessage, ref string, ttl time.Duration) error
 }
 
-// Cache is a [tool.Results] that all processes on one database share.
+// Cache is a [tool.Results] that all processes with one database share.
 type Cache struct{ Memory Memory }
 
-// Recall returns the result under a key; ok is false if there is none.
+// Recall returns the result for a key. ok is false if there is none.
 func (c Cache) Recall(ctx context.Context, tenant, key string) (r tool.CachedResult, ok bool, err error) {
 	body, ok, err := c.Memory.RecallResult(ctx, tenant, key)
 	if err != nil || !ok {
@@ -31,7 +31,7 @@ func (c Cache) Recall(ctx context.Context, tenant, key string) (r tool.CachedRes
 	return r, true, nil
 }
 
-// Remember keeps a result for a time. A result without a stored dataset is [agent.CodeInvalid].
+// Remember stores a result until ttl has passed. The error for a result without a stored dataset is [agent.CodeInvalid].
 func (c Cache) Remember(ctx context.Context, tenant, key string, r tool.CachedResult, ttl time.Duration) error {
 	body, err := json.Marshal(r)
 	if err != nil {

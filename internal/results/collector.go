@@ -16,21 +16,21 @@ import (
 	"github.com/turnstone-run/turnstone/internal/postgres"
 )
 
-// Bounds of one run of the collection. The next run continues.
+// Limits of one run. The next run continues.
 const (
-	maxRunTime     = 10 * time.Minute
-	maxPages       = 20      // of the bucket, searched for content that is not in the ledger
-	pageObjects    = 1000    // of a page
-	maxLooked      = 100_000 // rows of the ledger
-	lookedAtOnce   = 500
-	removedAtOnce  = 8 // a removal is a few calls to the bucket
-	maxExpired     = 10_000
-	expiredAtOnce  = 500
-	sweepAge       = 24 * time.Hour // far longer than any upload or removal takes
-	firstRunWithin = time.Minute
+	maxRunTime       = 10 * time.Minute
+	maxPages         = 20      // pages of the bucket that are searched for content that is not in the ledger
+	objectsPerPage   = 1000    // in the bucket
+	maxLooked        = 100_000 // rows of the ledger
+	lookBatch        = 500
+	parallelRemovals = 8 // each makes a few calls to the bucket
+	maxExpired       = 10_000
+	expireBatch      = 500
+	sweepAge         = 24 * time.Hour // far longer than any upload or removal takes
+	firstRunWithin   = time.Minute
 )
 
-// Ledger has the stored content and who refers to it. postgres.ContentStore is one.
+// Ledger stores which content exists, and the references to it. postgres.ContentStore implements it.
 type Ledger interface {
 	Collect(ctx context.Context, work func(ctx context.Context, c postgres.Collection) error) (ran bool, err error)
 	ExpireCached(ctx context.Context, limit int) (int, error)
@@ -40,22 +40,22 @@ type Ledger interface {
 	SaveLedgerPosition(ctx context.Context, last postgres.StoredBlob) error
 }
 
-// Bucket has the content. A blob.Store with the ledger is one; it asks the ledger again before it removes anything.
+// Bucket stores the content. A blob.Store with the ledger implements it, and checks the ledger again before it removes anything.
 type Bucket interface {
 	Objects(ctx context.Context, token []byte, limit int) (page []blob.Object, next []byte, err error)
 	Remove(ctx context.Context, tenant, ref string) error
 	Sweep(ctx context.Context, before time.Time) (int, error)
 }
 
-// CollectorConfig is what [NewCollector] needs.
+// CollectorConfig is the configuration of [NewCollector].
 type CollectorConfig struct {
 	Ledger  Ledger
 	Bucket  Bucket
 	Metrics prometheus.Registerer // nil: no metrics
-	Logger  *zap.Logger           // nil discards
+	Logger  *zap.Logger           // nil: no log
 }
 
-// Collector removes content that nobody refers to. Any number of processes may run one; one at a time collects.
+// Collector removes content without references. Several processes may run a collector, but only one collects at a time.
 type Collector struct {
 	cfg     CollectorConfig
 	metrics *metrics
@@ -69,20 +69,19 @@ func NewCollector(c CollectorConfig) *Collector {
 	return &Collector{cfg: c, metrics: newMetrics(c.Metrics)}
 }
 
-// Collected is what one run has done.
+// Collected counts what one run has done.
 type Collected struct {
-	Ran     bool  // false: another process collects, or it is too early after an update
-	Expired int   // cached results
-	Adopted int   // content in the bucket that was not in the ledger
+	Ran     bool  // false if another process collects, or if it is too early after an update
+	Expired int   // cached results that have expired
+	Adopted int   // objects in the bucket that were not in the ledger
 	Looked  int   // rows of the ledger that were read
-	Removed int   // content
-	Bytes   int64 // of it, uncompressed
-	Failed  int   // removals; a later run tries again
-	Swept   int   // remains of uploads and removals whose process died
+	Removed int   // objects that were removed
+	Bytes   int64 // their size, uncompressed
+	Failed  int   // removals that failed; a later run tries again
+	Swept   int   // remains of uploads and removals whose process has died
 }
 
-// Run collects at an interval, ± 20 %, until ctx ends; the first time within a minute. It logs and counts errors, and the next run tries
-// again.
+// Run collects at an interval, ± 20 %, until ctx ends. The first run is within a minute. Errors are logged and counted, and the next run tries again.
 func (c *Collector) Run(ctx context.Context, every time.Duration) {
 	wait := time.Duration(rand.Float64() * float64(min(every, firstRunWithin)))
 	for {
@@ -104,49 +103,49 @@ func (c *Collector) Run(ctx context.Context, every time.Duration) {
 	}
 }
 
-// Collect does one bounded run. It continues where the last run of any process stopped.
+// Collect does one run of limited length. It continues where the last run of any process stopped.
 func (c *Collector) Collect(ctx context.Context) (done Collected, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxRunTime)
 	defer cancel()
-	started := time.Now()
-	ran, err := c.cfg.Ledger.Collect(ctx, func(ctx context.Context, at postgres.Collection) error {
-		if !at.Due {
+	start := time.Now()
+	ran, err := c.cfg.Ledger.Collect(ctx, func(ctx context.Context, from postgres.Collection) error {
+		if !from.Due {
 			return nil
 		}
 		done.Ran = true
-		var faults []error
+		var errs []error
 		for _, stage := range []func(context.Context, postgres.Collection, *Collected) error{c.expire, c.adopt, c.remove, c.sweep} {
-			if faults = append(faults, stage(ctx, at, &done)); ctx.Err() != nil {
+			if errs = append(errs, stage(ctx, from, &done)); ctx.Err() != nil {
 				break
 			}
 		}
-		return errors.Join(faults...)
+		return errors.Join(errs...)
 	})
 	if ran {
-		c.metrics.ran(&done, time.Since(started), err)
+		c.metrics.addRun(&done, time.Since(start), err)
 	}
 	return done, err
 }
 
-// expire removes cached results whose time is over.
+// expire removes cached results that have expired.
 func (c *Collector) expire(ctx context.Context, _ postgres.Collection, done *Collected) error {
 	for done.Expired < maxExpired {
-		n, err := c.cfg.Ledger.ExpireCached(ctx, expiredAtOnce)
+		n, err := c.cfg.Ledger.ExpireCached(ctx, expireBatch)
 		done.Expired += n
-		if err != nil || n < expiredAtOnce {
+		if err != nil || n < expireBatch {
 			return err
 		}
 	}
 	return nil
 }
 
-// adopt adds content to the ledger that is only in the bucket: it is older than the ledger, or its removal was interrupted.
-func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Collected) error {
-	token := at.Listing
+// adopt adds content to the ledger that is only in the bucket, because it is older than the ledger or its removal was interrupted.
+func (c *Collector) adopt(ctx context.Context, from postgres.Collection, done *Collected) error {
+	token := from.Listing
 	for range maxPages {
-		page, next, err := c.cfg.Bucket.Objects(ctx, token, pageObjects)
+		page, next, err := c.cfg.Bucket.Objects(ctx, token, objectsPerPage)
 		if err != nil {
-			if len(token) > 0 { // the token may have expired, or the bucket may be another one
+			if len(token) > 0 { // the token may have expired, or may be of another bucket
 				_ = c.cfg.Ledger.SaveListing(ctx, nil)
 			}
 			return err
@@ -168,19 +167,19 @@ func (c *Collector) adopt(ctx context.Context, at postgres.Collection, done *Col
 	return nil
 }
 
-// remove removes content without references, in the order of the ledger, until the ledger ends or maxLooked rows were read.
-func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Collected) error {
-	last := at.Last
+// remove removes content without references, in the order of the ledger, up to its end or until maxLooked rows were read.
+func (c *Collector) remove(ctx context.Context, from postgres.Collection, done *Collected) error {
+	last := from.Last
 	for done.Looked < maxLooked {
-		unheld, looked, next, err := c.cfg.Ledger.Unreferenced(ctx, last, lookedAtOnce)
+		unreferenced, looked, next, err := c.cfg.Ledger.Unreferenced(ctx, last, lookBatch)
 		if err != nil {
 			return err
 		}
 		done.Looked += looked
-		if err := c.removeAll(ctx, unheld, done); err != nil {
+		if err := c.removeAll(ctx, unreferenced, done); err != nil {
 			return err
 		}
-		if looked < lookedAtOnce {
+		if looked < lookBatch {
 			return c.cfg.Ledger.SaveLedgerPosition(ctx, postgres.StoredBlob{})
 		}
 		if err := c.cfg.Ledger.SaveLedgerPosition(ctx, next); err != nil {
@@ -191,24 +190,24 @@ func (c *Collector) remove(ctx context.Context, at postgres.Collection, done *Co
 	return nil
 }
 
-// removeAll removes content. It continues if some objects cannot be removed, and fails if none can.
-func (c *Collector) removeAll(ctx context.Context, unheld []postgres.StoredBlob, done *Collected) error {
+// removeAll removes content. It returns an error only if nothing could be removed or ctx has ended, and logs other errors.
+func (c *Collector) removeAll(ctx context.Context, unreferenced []postgres.StoredBlob, done *Collected) error {
 	var (
 		removed, failed, size atomic.Int64
-		first                 atomic.Pointer[error]
+		firstErr              atomic.Pointer[error]
 		g                     errgroup.Group
 	)
-	g.SetLimit(removedAtOnce)
-	for _, b := range unheld {
+	g.SetLimit(parallelRemovals)
+	for _, b := range unreferenced {
 		g.Go(func() error {
 			switch err := c.cfg.Bucket.Remove(ctx, b.Tenant, b.Ref); {
 			case err == nil:
 				removed.Add(1)
 				size.Add(b.Bytes)
-			case agent.CodeOf(err) == agent.CodeConflict: // somebody has stored it or referred to it since
+			case agent.CodeOf(err) == agent.CodeConflict: // it was stored again or referred to meanwhile
 			default:
 				failed.Add(1)
-				first.CompareAndSwap(nil, &err)
+				firstErr.CompareAndSwap(nil, &err)
 			}
 			return nil
 		})
@@ -217,15 +216,16 @@ func (c *Collector) removeAll(ctx context.Context, unheld []postgres.StoredBlob,
 	done.Removed += int(removed.Load())
 	done.Bytes += size.Load()
 	done.Failed += int(failed.Load())
-	if err := first.Load(); err != nil {
-		if ctx.Err() != nil || failed.Load() == int64(len(unheld)) {
+	if err := firstErr.Load(); err != nil {
+		if ctx.Err() != nil || failed.Load() == int64(len(unreferenced)) {
 			return *err
 		}
-		c.cfg.Logger.Warn("removing content that nobody refers to", zap.Int64("failed", failed.Load()), zap.Error(*err))
+		c.cfg.Logger.Warn("remove content without references", zap.Int64("failed", failed.Load()), zap.Error(*err))
 	}
 	return nil
 }
 
+// sweep removes the remains of old uploads and removals.
 func (c *Collector) sweep(ctx context.Context, _ postgres.Collection, done *Collected) (err error) {
 	done.Swept, err = c.cfg.Bucket.Sweep(ctx, time.Now().Add(-sweepAge))
 	return err

@@ -21,8 +21,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/tool"
 )
 
-// TestCollectModel runs random operations in random order. Content that somebody holds, or that was put within the grace period, is never
-// removed; at the end no other content is left.
+// TestCollectModel runs random operations in random order. Content that is referenced or was stored within the grace period is never removed. At the end,
+// no other content is left.
 func TestCollectModel(t *testing.T) {
 	w := newWorld(t)
 	n := 0
@@ -30,11 +30,11 @@ func TestCollectModel(t *testing.T) {
 		n++
 		content := func() string { return fmt.Sprint("content ", n, " ", rapid.IntRange(0, 4).Draw(r, "content")) }
 		var (
-			turns = map[string]string{} // id to the content that it names
-			cache = map[string]string{}
-			young = map[string]bool{}
-			all   = map[string]string{} // content to its reference
-			last  int
+			turns = map[string]string{} // content by id of the turn that refers to it
+			cache = map[string]string{} // content by key
+			young = map[string]bool{}   // content that was stored within the grace period
+			all   = map[string]string{} // reference by content
+			last  int                   // number of the last turn
 			ids   = func() []string {
 				var all []string
 				for id := range turns {
@@ -44,27 +44,27 @@ func TestCollectModel(t *testing.T) {
 				return all
 			}
 		)
-		need := func(err error) { require.NoError(r, err) }
+		noError := func(err error) { require.NoError(r, err) }
 		put := func(c string) string {
 			ref, err := w.blobs.Put(t.Context(), tenant, strings.NewReader(c))
-			need(err)
+			noError(err)
 			all[c], young[c] = ref, true
 			return ref
 		}
 		collect := func() {
 			_, err := w.collector(w.blobs).Collect(t.Context())
-			need(err)
+			noError(err)
 		}
 		check := func() {
-			held := map[string]bool{}
+			isReferenced := map[string]bool{}
 			for _, c := range turns {
-				held[c] = true
+				isReferenced[c] = true
 			}
 			for _, c := range cache {
-				held[c] = true
+				isReferenced[c] = true
 			}
 			for c, ref := range all {
-				require.True(r, w.has(ref) || !held[c] && !young[c], "%s is gone; held %v, young %v", c, held[c], young[c])
+				require.True(r, w.has(ref) || !isReferenced[c] && !young[c], "%s was removed; referenced %v, young %v", c, isReferenced[c], young[c])
 			}
 		}
 		r.Repeat(map[string]func(*rapid.T){
@@ -74,16 +74,16 @@ func TestCollectModel(t *testing.T) {
 				ref := put(c)
 				last++
 				id := fmt.Sprint("m", n, "-", last)
-				need(name(t.Context(), w.Store, id, ref))
+				noError(beginReferring(t.Context(), w.Store, id, ref))
 				turns[id] = c
 			},
 			"put and remember": func(*rapid.T) {
 				c, key := content(), fmt.Sprint("k", rapid.IntRange(0, 1).Draw(r, "key"))
 				ref := put(c)
-				if was, ok := cache[key]; ok && was != c {
-					young[was] = true // it may have been recalled a moment ago
+				if previous, ok := cache[key]; ok && previous != c {
+					young[previous] = true // it may just have been recalled
 				}
-				need(results.Cache{Memory: w.Store}.Remember(t.Context(), tenant, key, tool.CachedResult{Dataset: agent.Dataset{Ref: ref}}, time.Hour))
+				noError(results.Cache{Memory: w.Store}.Remember(t.Context(), tenant, key, tool.CachedResult{Dataset: agent.Dataset{Ref: ref}}, time.Hour))
 				cache[key] = c
 			},
 			"let the cache expire": func(*rapid.T) {
@@ -95,7 +95,7 @@ func TestCollectModel(t *testing.T) {
 					return
 				}
 				id := rapid.SampledFrom(ids()).Draw(r, "id")
-				need(forget(t.Context(), w.Store, id))
+				noError(endAndDelete(t.Context(), w.Store, id))
 				delete(turns, id)
 			},
 			"remove by hand": func(*rapid.T) {
@@ -104,7 +104,7 @@ func TestCollectModel(t *testing.T) {
 					return
 				}
 				if err := w.blobs.Remove(t.Context(), tenant, ref); agent.CodeOf(err) != agent.CodeConflict {
-					need(err)
+					noError(err)
 				}
 			},
 			"time passes": func(*rapid.T) {
@@ -112,18 +112,18 @@ func TestCollectModel(t *testing.T) {
 				clear(young)
 			},
 			"collect": func(*rapid.T) { collect() },
-			"lose the ledger's row": func(*rapid.T) { // a removal that died after it was allowed
+			"lose the ledger's row": func(*rapid.T) { // as if a removal died after the ledger had permitted it
 				ref := all[content()]
 				if ref == "" {
 					return
 				}
 				_, err := w.Release(t.Context(), tenant, ref)
-				need(err)
+				noError(err)
 			},
 			"": func(*rapid.T) { check() },
 		})
 		for _, id := range ids() {
-			need(forget(t.Context(), w.Store, id))
+			noError(endAndDelete(t.Context(), w.Store, id))
 		}
 		w.exec(`UPDATE result_cache SET expires_at = clock_timestamp() - interval '2 h'`)
 		collect()
@@ -133,9 +133,8 @@ func TestCollectModel(t *testing.T) {
 	})
 }
 
-// TestCollectWhileTurnsRun: several processes put and name content, delete sessions and collect, all at once, and read what they named. The
-// grace of a Put that is not yet followed by its reference never ends (time passes only between such), everything else may be old at any
-// time.
+// Several processes store, refer to and read content, delete sessions and collect at the same time. The lock grace prevents that the grace period ends
+// between a Put and its reference. All other content may become old at any time.
 func TestCollectWhileTurnsRun(t *testing.T) {
 	const (
 		workers = 4
@@ -145,10 +144,10 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 	w := newWorld(t)
 	contents := make([][]byte, kinds)
 	for i := range contents {
-		contents[i] = bytes.Repeat([]byte(fmt.Sprint("content ", i, " ")), 1+i*120_000) // the last is uploaded first, then copied
+		contents[i] = bytes.Repeat([]byte(fmt.Sprint("content ", i, " ")), 1+i*120_000) // the last one is large enough for a temporary object
 	}
 	var (
-		grace   sync.RWMutex // held while somebody has put and not yet named
+		grace   sync.RWMutex // held between a Put and its reference
 		removed atomic.Int64
 		working atomic.Int64
 	)
@@ -164,7 +163,7 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 				grace.RLock()
 				ref, err := blobs.Put(ctx, tenant, bytes.NewReader(content))
 				if err == nil {
-					err = name(ctx, w.Store, id, ref)
+					err = beginReferring(ctx, w.Store, id, ref)
 				}
 				grace.RUnlock()
 				if err != nil {
@@ -176,7 +175,7 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 						return fmt.Errorf("%s lost %s: %w", id, ref, err)
 					}
 				}
-				if err := forget(ctx, w.Store, id); err != nil {
+				if err := endAndDelete(ctx, w.Store, id); err != nil {
 					return err
 				}
 			}
@@ -185,7 +184,7 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 	}
 	for range 2 {
 		collector := w.collector(w.bucket())
-		g.Go(func() error { // one at a time by their lock
+		g.Go(func() error { // the collectors' lock lets one at a time collect
 			for working.Load() > 0 {
 				done, err := collector.Collect(ctx)
 				if err != nil {
@@ -196,13 +195,13 @@ func TestCollectWhileTurnsRun(t *testing.T) {
 			return nil
 		})
 		blobs := w.bucket()
-		g.Go(func() error { // and others who remove without it
+		g.Go(func() error { // removes content without that lock
 			for working.Load() > 0 {
-				unheld, _, _, err := w.Unreferenced(ctx, postgres.StoredBlob{}, 10)
+				unreferenced, _, _, err := w.Unreferenced(ctx, postgres.StoredBlob{}, 10)
 				if err != nil {
 					return err
 				}
-				for _, b := range unheld {
+				for _, b := range unreferenced {
 					if err := blobs.Remove(ctx, b.Tenant, b.Ref); err == nil {
 						removed.Add(1)
 					} else if agent.CodeOf(err) != agent.CodeConflict {

@@ -30,18 +30,18 @@ func (w *world) collect() results.Collected {
 
 func TestCollect(t *testing.T) {
 	w := newWorld(t)
-	free, held := w.put("nobody wants it"), w.put("a turn has it")
-	require.NoError(t, name(t.Context(), w.Store, "t1", held))
+	unreferenced, referenced := w.put("nobody wants it"), w.put("a turn has it")
+	require.NoError(t, beginReferring(t.Context(), w.Store, "t1", referenced))
 	plan, err := w.blobs.SavePlan(t.Context(), []byte("{}"))
 	require.NoError(t, err)
 	require.Equal(t, results.Collected{Ran: true, Looked: 2}, w.collect())
 	w.age()
 	young := w.put("just put")
 	require.Equal(t, results.Collected{Ran: true, Looked: 3, Removed: 1, Bytes: 15}, w.collect())
-	for ref, want := range map[string]bool{free: false, held: true, young: true} {
+	for ref, want := range map[string]bool{unreferenced: false, referenced: true, young: true} {
 		require.Equal(t, want, w.has(ref), ref)
 	}
-	require.NoError(t, forget(t.Context(), w.Store, "t1"))
+	require.NoError(t, endAndDelete(t.Context(), w.Store, "t1"))
 	w.age()
 	require.Equal(t, results.Collected{Ran: true, Looked: 2, Removed: 2, Bytes: 21}, w.collect())
 	require.Equal(t, results.Collected{Ran: true}, w.collect())
@@ -50,7 +50,7 @@ func TestCollect(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What lies in the bucket and nowhere else, and what the dead have left, goes too.
+// Content that is only in the bucket, and the remains of processes that have died, are removed too.
 func TestCollectAdoptsAndSweeps(t *testing.T) {
 	w := newWorld(t)
 	bare, err := blob.Open(t.Context(), w.url) // a release without a ledger
@@ -62,7 +62,7 @@ func TestCollectAdoptsAndSweeps(t *testing.T) {
 		require.NoError(t, err)
 		refs = append(refs, ref)
 	}
-	require.NoError(t, name(t.Context(), w.Store, "t1", refs[1]))
+	require.NoError(t, beginReferring(t.Context(), w.Store, "t1", refs[1]))
 	for _, left := range []string{"~tmp/upload", "~gone/" + refs[0][13:] + "-x"} {
 		path := filepath.Join(w.dir, left)
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -70,7 +70,7 @@ func TestCollectAdoptsAndSweeps(t *testing.T) {
 		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-25*time.Hour)))
 	}
 	done := w.collect()
-	require.Equal(t, results.Collected{Ran: true, Adopted: 3, Looked: 3, Swept: 2}, done, "from now on they have as long as all others")
+	require.Equal(t, results.Collected{Ran: true, Adopted: 3, Looked: 3, Swept: 2}, done, "adopted content counts as just stored")
 	w.age()
 	done = w.collect()
 	require.Equal(t, 2, done.Removed)
@@ -78,8 +78,8 @@ func TestCollectAdoptsAndSweeps(t *testing.T) {
 	require.True(t, w.has(refs[1]))
 }
 
-// A cached dataset is there for as long as it can be recalled, and a grace longer.
-func TestCollectLetsGoOfTheCache(t *testing.T) {
+// A cached dataset stays until a grace period after it has expired.
+func TestCollectExpiredCache(t *testing.T) {
 	w := newWorld(t)
 	cache := results.Cache{Memory: w.Store}
 	r := tool.CachedResult{Dataset: agent.Dataset{Ref: w.put("rows"), RowCount: 1}, Preview: []byte(`{"row_count":1}`), Report: []byte(`{"steps":[]}`)}
@@ -103,77 +103,75 @@ func TestCollectLetsGoOfTheCache(t *testing.T) {
 	require.Equal(t, agent.CodeInvalid, agent.CodeOf(cache.Remember(t.Context(), tenant, "k", tool.CachedResult{}, time.Hour)))
 }
 
-// A long ledger is looked through in one run, and a run that was cut off goes on where it stopped.
-func TestCollectGoesOn(t *testing.T) {
+// One run reads the whole ledger in batches. After a run that failed, the next one continues where it stopped.
+func TestCollectContinues(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`INSERT INTO blobs SELECT 'acme', encode(sha256(i::text::bytea), 'hex'), 1, now() - interval '2 h' FROM generate_series(1, 1100) i`)
 	w.exec(`INSERT INTO blob_refs SELECT tenant, 'turn/x', digest FROM blobs`)
 	require.Equal(t, 1100, w.collect().Looked)
-	cut := &cuttingLedger{Store: w.Store, after: 1}
-	done, err := results.NewCollector(results.CollectorConfig{Ledger: cut, Bucket: w.blobs}).Collect(t.Context())
+	failing := &failingLedger{Store: w.Store, calls: 1}
+	done, err := results.NewCollector(results.CollectorConfig{Ledger: failing, Bucket: w.blobs}).Collect(t.Context())
 	require.Error(t, err)
 	require.Equal(t, 500, done.Looked)
 	require.Equal(t, 600, w.collect().Looked)
 	require.Equal(t, 1100, w.collect().Looked)
 }
 
-// cuttingLedger fails after some looks.
-type cuttingLedger struct {
+// failingLedger fails after a number of calls of Unreferenced.
+type failingLedger struct {
 	*postgres.Store
-	after int
+	calls int
 }
 
-func (c *cuttingLedger) Unreferenced(ctx context.Context, last postgres.StoredBlob, n int) ([]postgres.StoredBlob, int, postgres.StoredBlob, error) {
-	if c.after--; c.after < 0 {
-		return nil, 0, last, agent.Errorf(agent.CodeUnavailable, "", "cut")
+func (l *failingLedger) Unreferenced(ctx context.Context, last postgres.StoredBlob, n int) ([]postgres.StoredBlob, int, postgres.StoredBlob, error) {
+	if l.calls--; l.calls < 0 {
+		return nil, 0, last, agent.Errorf(agent.CodeUnavailable, "", "the database is unavailable")
 	}
-	return c.Store.Unreferenced(ctx, last, n)
+	return l.Store.Unreferenced(ctx, last, n)
 }
 
-// dying is a ledger whose process dies at a point of a removal.
-type dying struct {
+// dyingLedger is a ledger whose process dies before or after a release.
+type dyingLedger struct {
 	*postgres.Store
 	before, after func()
 }
 
-func (d *dying) Release(ctx context.Context, tenant, ref string) (bool, error) {
-	if d.before != nil {
-		d.before()
+func (l *dyingLedger) Release(ctx context.Context, tenant, ref string) (bool, error) {
+	if l.before != nil {
+		l.before()
 	}
-	ok, err := d.Store.Release(ctx, tenant, ref)
-	if d.after != nil {
-		d.after()
-		return false, errors.Join(err, errDied)
+	ok, err := l.Store.Release(ctx, tenant, ref)
+	if l.after != nil {
+		l.after()
+		return false, errors.Join(err, errors.New("the process has died"))
 	}
 	return ok, err
 }
 
-var errDied = errors.New("died")
-
-// Wherever a collector dies, content that is put afterwards is there, and what nobody refers to goes in the end.
+// If a collector dies, content that is stored afterwards exists, and content without references is removed later.
 func TestCollectorDies(t *testing.T) {
-	for name, at := range map[string]func(d *dying, die func()){
-		"before the ledger is asked": func(d *dying, die func()) { d.before = die },
-		"after the row is gone":      func(d *dying, die func()) { d.after = die },
+	for name, setDeath := range map[string]func(l *dyingLedger, die func()){
+		"before the release":    func(l *dyingLedger, die func()) { l.before = die },
+		"after the row is gone": func(l *dyingLedger, die func()) { l.after = die },
 	} {
-		for _, again := range []bool{false, true} {
+		for _, storesAgain := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				w := newWorld(t)
 				ref := w.put("x")
 				w.age()
 				ctx, die := context.WithCancel(t.Context())
-				d := &dying{Store: w.Store}
-				at(d, die)
-				bucket, err := blob.Open(t.Context(), w.url, blob.WithLedger(d))
+				ledger := &dyingLedger{Store: w.Store}
+				setDeath(ledger, die)
+				bucket, err := blob.Open(t.Context(), w.url, blob.WithLedger(ledger))
 				require.NoError(t, err)
 				defer bucket.Close()
 				_, err = w.collector(bucket).Collect(ctx)
 				require.Error(t, err)
-				require.True(t, w.has(ref), "the object itself was not reached")
-				if again {
+				require.True(t, w.has(ref), "the object is not deleted yet")
+				if storesAgain {
 					require.Equal(t, ref, w.put("x"))
 					w.collect()
-					require.True(t, w.has(ref), "it was just put")
+					require.True(t, w.has(ref), "it was just stored")
 				}
 				w.collect()
 				w.age()
@@ -184,25 +182,25 @@ func TestCollectorDies(t *testing.T) {
 	}
 }
 
-// sick cannot remove some content.
-type sick struct {
+// failingBucket cannot remove some content.
+type failingBucket struct {
 	results.Bucket
-	bad map[string]bool
+	failing map[string]bool // by reference
 }
 
-func (s *sick) Remove(ctx context.Context, tenant, ref string) error {
-	if s.bad[ref] {
+func (b *failingBucket) Remove(ctx context.Context, tenant, ref string) error {
+	if b.failing[ref] {
 		return agent.Errorf(agent.CodeUnavailable, "", "try again")
 	}
-	return s.Bucket.Remove(ctx, tenant, ref)
+	return b.Bucket.Remove(ctx, tenant, ref)
 }
 
-func TestCollectGoesOnBehindWhatCannotBeRemoved(t *testing.T) {
+func TestCollectContinuesAfterFailedRemovals(t *testing.T) {
 	w := newWorld(t)
 	bad, good := w.put("bad"), w.put("good")
 	w.age()
 	metrics := prometheus.NewRegistry()
-	bucket := &sick{Bucket: w.blobs, bad: map[string]bool{bad: true}}
+	bucket := &failingBucket{Bucket: w.blobs, failing: map[string]bool{bad: true}}
 	c := results.NewCollector(results.CollectorConfig{Ledger: w.Store, Bucket: bucket, Metrics: metrics})
 	done, err := c.Collect(t.Context())
 	require.NoError(t, err)
@@ -210,7 +208,7 @@ func TestCollectGoesOnBehindWhatCannotBeRemoved(t *testing.T) {
 	require.False(t, w.has(good))
 	_, err = c.Collect(t.Context())
 	require.Equal(t, agent.CodeUnavailable, agent.CodeOf(err), "nothing could be removed: %v", err)
-	clear(bucket.bad)
+	clear(bucket.failing)
 	_, err = c.Collect(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, testutil.GatherAndCompare(metrics, strings.NewReader(`
@@ -229,7 +227,7 @@ func TestCollectGoesOnBehindWhatCannotBeRemoved(t *testing.T) {
 	require.Equal(t, 2, n)
 }
 
-func TestRunCollectsUntilItIsTold(t *testing.T) {
+func TestRun(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -1,5 +1,5 @@
-// Package results joins the rows of PostgreSQL with the content of the blob store: [Reader] opens datasets by reference, [Cache] keeps
-// results of calls, and [Collector] removes content that nobody refers to.
+// Package results combines the rows of PostgreSQL with the content of the blob store. [Reader] opens datasets by reference, [Cache] stores results of
+// calls, and [Collector] removes content without references.
 //
-// Package blob explains, under "Reference counts", why content stays as long as it is needed.
+// The comment of package blob, "Reference counts", explains why content is not removed while it is needed.
 package results

@@ -55,7 +55,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// bucket opens the bucket once more, as another process does.
+// bucket opens the bucket again, as another process does.
 func (w *world) bucket() *blob.Store {
 	w.t.Helper()
 	s, err := blob.Open(w.t.Context(), w.url, blob.WithLedger(w.Store))
@@ -81,16 +81,17 @@ func (w *world) exec(sql string) {
 	require.NoError(w.t, err)
 }
 
-// age lets two graces pass.
+// age makes all content older than the grace period.
 func (w *world) age() {
 	w.t.Helper()
 	w.exec(`UPDATE blobs SET put_at = put_at - interval '2 hours'`)
 }
 
-func (w *world) count(what string) int {
+// count returns the number of rows of a table.
+func (w *world) count(table string) int {
 	w.t.Helper()
 	var n int
-	require.NoError(w.t, w.pool.QueryRow(w.t.Context(), "SELECT count(*) FROM "+what).Scan(&n))
+	require.NoError(w.t, w.pool.QueryRow(w.t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
 	return n
 }
 
@@ -130,8 +131,8 @@ func turn(id string, input string) agent.TurnRecord {
 	}
 }
 
-// name makes a turn whose tool has answered with a reference.
-func name(ctx context.Context, s *postgres.Store, id, ref string) error {
+// beginReferring begins a turn whose tool has returned a reference.
+func beginReferring(ctx context.Context, s *postgres.Store, id, ref string) error {
 	if _, err := s.Begin(ctx, turn(id, "")); err != nil {
 		return err
 	}
@@ -142,8 +143,8 @@ func name(ctx context.Context, s *postgres.Store, id, ref string) error {
 	})
 }
 
-// forget ends the turn and deletes its session.
-func forget(ctx context.Context, s *postgres.Store, id string) error {
+// endAndDelete ends a turn and deletes its session.
+func endAndDelete(ctx context.Context, s *postgres.Store, id string) error {
 	if _, err := s.Finish(ctx, finish(id)); err != nil {
 		return err
 	}

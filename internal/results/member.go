@@ -8,49 +8,45 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// findRows reads a result's document up to its rows. It returns a reader of the member data, after which the rest of the document must be
-// read, or the member data_ref, or neither. It skips other members.
+// findRows reads a result's document up to its rows. It returns a reader of the member data, or the value of the member data_ref, whichever comes first,
+// or neither.
 func findRows(document io.Reader) (data *value, dataRef string, err error) {
 	d := json.NewDecoder(document)
-	broken := func(err error) error {
-		if _, ok := err.(*agent.Error); ok { //nolint:errorlint // the reader of the document returned it
-			return err
-		}
-		return agent.Errorf(agent.CodeInternal, "", "decode result: %w", err)
-	}
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		if err != nil {
-			return nil, "", broken(err)
-		}
-		return nil, "", nil
+		return nil, "", decodeError(err)
 	}
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
-			return nil, "", broken(err)
+			return nil, "", decodeError(err)
 		}
 		switch name {
 		case "data":
 			return findValue(io.MultiReader(d.Buffered(), document))
 		case "data_ref":
 			if err := d.Decode(&dataRef); err != nil {
-				return nil, "", broken(err)
+				return nil, "", decodeError(err)
 			}
 			return nil, dataRef, nil
 		}
-		if err := skip(d); err != nil {
-			return nil, "", broken(err)
+		if err := skipValue(d); err != nil {
+			return nil, "", decodeError(err)
 		}
 	}
-	_, err = d.Token() // the end, or the error after which there are no more
-	if err != nil {
-		err = broken(err)
-	}
-	return nil, "", err
+	_, err = d.Token() // the end of the object, or the error that has ended the loop
+	return nil, "", decodeError(err)
 }
 
-// skip reads one value.
-func skip(d *json.Decoder) error {
+// decodeError returns the error of a document that cannot be decoded. It returns nil for nil, and an error of the blob store unchanged.
+func decodeError(err error) error {
+	if _, ok := err.(*agent.Error); ok || err == nil { //nolint:errorlint // the blob store does not wrap its errors
+		return err
+	}
+	return agent.Errorf(agent.CodeInternal, "", "decode result: %w", err)
+}
+
+// skipValue reads one value.
+func skipValue(d *json.Decoder) error {
 	for depth := 0; ; {
 		t, err := d.Token()
 		if err != nil {
@@ -68,7 +64,7 @@ func skip(d *json.Decoder) error {
 	}
 }
 
-// findValue returns a reader of the value after a member's name, nil for null.
+// findValue returns a reader of the value after a member's name, or nil if the value is null.
 func findValue(rest io.Reader) (*value, string, error) {
 	r := bufio.NewReaderSize(rest, 64<<10)
 	for {
@@ -100,16 +96,16 @@ func endError(err error) error {
 
 // value reads one JSON value from a stream. The value must be valid.
 type value struct {
-	r       *bufio.Reader
-	depth   int
-	inside  bool // a string literal
-	escaped bool // the next byte of the string
-	begun   bool
-	ended   bool
+	r         *bufio.Reader
+	depth     int  // of arrays and objects
+	inString  bool // whether the next byte is in a string
+	isEscaped bool // whether the next byte follows a backslash
+	hasBegun  bool
+	hasEnded  bool
 }
 
 func (v *value) Read(p []byte) (int, error) {
-	if v.ended {
+	if v.hasEnded {
 		return 0, io.EOF
 	}
 	if len(p) == 0 {
@@ -120,9 +116,9 @@ func (v *value) Read(p []byte) (int, error) {
 			return 0, endError(err)
 		}
 	}
-	ahead, _ := v.r.Peek(min(len(p), v.r.Buffered())) // they are buffered
-	n := v.length(ahead)
-	copy(p, ahead[:n])
+	buffered, _ := v.r.Peek(min(len(p), v.r.Buffered())) // it cannot fail for buffered bytes
+	n := v.scan(buffered)
+	copy(p, buffered[:n])
 	if _, err := v.r.Discard(n); err != nil {
 		return n, err
 	}
@@ -132,39 +128,39 @@ func (v *value) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// length returns how many of the bytes belong to the value, and sets ended if it ends among them.
-func (v *value) length(ahead []byte) int {
-	for i, c := range ahead {
+// scan returns how many of the next bytes belong to the value. It sets hasEnded if the value ends within them.
+func (v *value) scan(next []byte) int {
+	for i, c := range next {
 		switch {
-		case v.escaped:
-			v.escaped = false
-		case v.inside && c == '\\':
-			v.escaped = true
+		case v.isEscaped:
+			v.isEscaped = false
+		case v.inString && c == '\\':
+			v.isEscaped = true
 		case c == '"':
-			v.inside = !v.inside
-		case v.inside:
+			v.inString = !v.inString
+		case v.inString:
 		case c == '{' || c == '[':
 			v.depth++
 		case c == '}' || c == ']':
-			if v.depth == 0 { // a number or a word ended before it
-				v.ended = true
+			if v.depth == 0 { // it ends the object around a number or literal
+				v.hasEnded = true
 				return i
 			}
 			v.depth--
-		case v.depth == 0 && v.begun && (c == ',' || isSpace(c)):
-			v.ended = true
+		case v.depth == 0 && v.hasBegun && (c == ',' || isSpace(c)):
+			v.hasEnded = true
 			return i
 		}
-		v.begun = true
-		if v.depth == 0 && !v.inside && (c == '}' || c == ']' || c == '"') {
-			v.ended = true
+		v.hasBegun = true
+		if v.depth == 0 && !v.inString && (c == '}' || c == ']' || c == '"') {
+			v.hasEnded = true
 			return i + 1
 		}
 	}
-	return len(ahead)
+	return len(next)
 }
 
-// member reads a value and then the rest of its document, so that the document is verified when the value ends.
+// member reads a value and then the rest of its document. So the blob store has verified the whole document when the value ends.
 type member struct {
 	value    *value
 	document io.ReadCloser

@@ -11,21 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzFindRows compares the streaming reader with decoding the whole, for documents as they are stored: the parts in order, each valid
-// JSON.
+// FuzzFindRows compares the streaming reader with the value in the document, for documents in the form in which they are stored.
 func FuzzFindRows(f *testing.F) {
 	for _, data := range []string{`[]`, `[1,"]",{"a":"\\\""}]`, `17`, `-1.5e3`, `true`, `"x,}"`, `{"data":[1]}`, `null`, ` [ 1 ] `, `"é\u0000"`} {
 		f.Add("words", data, true)
 		f.Add(`"data":`, data, false)
 	}
-	f.Fuzz(func(t *testing.T, output, data string, more bool) {
+	f.Fuzz(func(t *testing.T, output, data string, hasRef bool) {
 		if !json.Valid([]byte(data)) {
 			return
 		}
-		said, err := json.Marshal(output)
+		outputJSON, err := json.Marshal(output)
 		require.NoError(t, err)
-		document := `{"output":` + string(said) + `,"blocks":[{"data":` + data + `}], "data" : ` + data
-		if more {
+		document := `{"output":` + string(outputJSON) + `,"blocks":[{"data":` + data + `}], "data" : ` + data
+		if hasRef {
 			document += ` , "data_ref":"x"`
 		}
 		document += "}\n"

@@ -15,27 +15,28 @@ type metrics struct {
 	duration  prometheus.Histogram
 }
 
-func newMetrics(to prometheus.Registerer) *metrics {
-	counter := func(name, help string) prometheus.Counter {
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	newCounter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		collected: counter("blobs_collected_total", "Stored content that this process removed because nothing referred to it."),
-		bytes:     counter("blob_bytes_collected_total", "Uncompressed bytes of stored content that this process removed."),
-		adopted:   counter("blobs_adopted_total", "Stored content that this process found in the bucket and nowhere else."),
-		failures:  counter("blob_collection_failures_total", "Removals and runs of the collection that failed in this process."),
+		collected: newCounter("blobs_collected_total", "Stored content that this process removed because nothing referred to it."),
+		bytes:     newCounter("blob_bytes_collected_total", "Uncompressed bytes of stored content that this process removed."),
+		adopted:   newCounter("blobs_adopted_total", "Stored content that this process found in the bucket and nowhere else."),
+		failures:  newCounter("blob_collection_failures_total", "Removals and runs of the collection that failed in this process."),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "blob_collection_duration_seconds", Help: "Time of one run of the collection.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 4, 9),
 		}),
 	}
-	if to != nil {
-		to.MustRegister(m.collected, m.bytes, m.adopted, m.failures, m.duration)
+	if registerer != nil {
+		registerer.MustRegister(m.collected, m.bytes, m.adopted, m.failures, m.duration)
 	}
 	return m
 }
 
-func (m *metrics) ran(done *Collected, took time.Duration, err error) {
+// addRun counts one run.
+func (m *metrics) addRun(done *Collected, duration time.Duration, err error) {
 	m.collected.Add(float64(done.Removed))
 	m.bytes.Add(float64(done.Bytes))
 	m.adopted.Add(float64(done.Adopted))
@@ -43,5 +44,5 @@ func (m *metrics) ran(done *Collected, took time.Duration, err error) {
 	if err != nil {
 		m.failures.Inc()
 	}
-	m.duration.Observe(took.Seconds())
+	m.duration.Observe(duration.Seconds())
 }

@@ -18,12 +18,12 @@ const (
 	artifactScheme = "artifact://"
 )
 
-// Rows finds stored results. postgres.ResultStore is one.
+// Rows returns the rows of stored results. postgres.ResultStore implements it.
 type Rows interface {
 	Result(ctx context.Context, tenant, ref string) (postgres.ResultRow, error)
 }
 
-// Blobs opens stored content. blob.Store is one.
+// Blobs opens stored content. blob.Store implements it.
 type Blobs interface {
 	Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error)
 }
@@ -34,15 +34,15 @@ type Reader struct {
 	Blobs Blobs
 }
 
-// Open returns the content of cas://sha256:<hex>, or the rows of the result artifact://<result id>, in their original form if that is still
-// stored. A result without rows is one row: the document {output, blocks, structured}. A result in the blob store is read as a stream. Once
-// Read returns io.EOF, all content has been read and verified. ctx must live until the reader is closed.
+// Open returns the content of cas://sha256:<hex>, or the rows of the result artifact://<result id>, in their original form if that is still stored. A
+// result without rows is one row: the document {output, blocks, structured}. A result in the blob store is read as a stream. When Read returns
+// io.EOF, all content was read and verified. ctx must not end before the reader is closed.
 //
-// Any other reference is [agent.CodeInvalid]. A reference that the tenant does not have, or whose content is gone, is [agent.CodeNotFound]
-// with the same text.
+// The error for any other reference is [agent.CodeInvalid]. It is [agent.CodeNotFound], with the same text, if the tenant has no such reference and if
+// the content was removed.
 func (r Reader) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
-	if !agent.ValidName(tenant) { // the store has a name for all tenants
-		return nil, agent.Invalid("tenant", "%.150q is no tenant", tenant)
+	if !agent.ValidName(tenant) { // the store takes agent.AnyTenant for all tenants
+		return nil, agent.Invalid("tenant", "%.150q is not a tenant", tenant)
 	}
 	var (
 		body io.ReadCloser
@@ -65,12 +65,13 @@ func (r Reader) Open(ctx context.Context, tenant, ref string) (io.ReadCloser, er
 	return body, nil
 }
 
-// members are the parts of a result's document that contain its rows, or refer to them.
+// members has the members of a result's document that contain its rows or refer to them.
 type members struct {
 	Data    json.RawMessage `json:"data"`
 	DataRef string          `json:"data_ref"`
 }
 
+// result opens the rows of a result.
 func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	row, err := r.Store.Result(ctx, tenant, ref)
 	if err != nil {
@@ -83,7 +84,7 @@ func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	case len(row.Answer) > 0 && stored != "":
 		return r.Blobs.Open(ctx, tenant, stored)
 	case stored != "":
-		return r.stored(ctx, tenant, stored)
+		return r.openStored(ctx, tenant, stored)
 	}
 	var m members
 	document := row.Data
@@ -96,19 +97,19 @@ func (r Reader) result(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	if len(row.Answer) > 0 {
 		m.Data = row.Data
 	}
-	if m.DataRef != "" { // in their original form: the row's JSON has lost the order of keys and some digits
-		stored, err := r.Blobs.Open(ctx, tenant, m.DataRef)
-		if agent.CodeOf(err) != agent.CodeNotFound || !isPresent(m.Data) {
-			return stored, err
+	if m.DataRef != "" { // the stored rows have the order of keys and all digits, which the JSON of the table does not keep
+		original, err := r.Blobs.Open(ctx, tenant, m.DataRef)
+		if agent.CodeOf(err) != agent.CodeNotFound || !hasValue(m.Data) {
+			return original, err
 		}
 	}
-	if isPresent(m.Data) {
+	if hasValue(m.Data) {
 		return io.NopCloser(bytes.NewReader(m.Data)), nil
 	}
 	return oneRow(io.NopCloser(bytes.NewReader(row.Data))), nil
 }
 
-// oneRow returns a document as the only row.
+// oneRow returns a document as an array of one row.
 func oneRow(document io.ReadCloser) io.ReadCloser {
 	return struct {
 		io.Reader
@@ -116,10 +117,11 @@ func oneRow(document io.ReadCloser) io.ReadCloser {
 	}{io.MultiReader(strings.NewReader("["), document, strings.NewReader("]")), document}
 }
 
-func isPresent(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+// hasValue reports whether raw is neither missing nor null.
+func hasValue(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// stored opens the rows of a result whose document is content itself.
-func (r Reader) stored(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
+// openStored opens the rows of a result whose document is in the blob store.
+func (r Reader) openStored(ctx context.Context, tenant, ref string) (io.ReadCloser, error) {
 	document, err := r.Blobs.Open(ctx, tenant, ref)
 	if err != nil {
 		return nil, err
@@ -137,9 +139,9 @@ func (r Reader) stored(ctx context.Context, tenant, ref string) (io.ReadCloser, 
 	case dataRef != "":
 		return r.Blobs.Open(ctx, tenant, dataRef)
 	}
-	whole, err := r.Blobs.Open(ctx, tenant, ref)
+	document, err = r.Blobs.Open(ctx, tenant, ref) // again from its beginning
 	if err != nil {
 		return nil, err
 	}
-	return oneRow(whole), nil
+	return oneRow(document), nil
 }

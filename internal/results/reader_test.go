@@ -16,13 +16,13 @@ import (
 	"github.com/turnstone-run/turnstone/internal/results"
 )
 
-// result stores a turn with a result document, in its row or in the blob store.
-func (w *world) result(id, document string, stored bool) (ref string) {
+// result stores a turn with a result's document, in its row or in the blob store.
+func (w *world) result(id, document string, inBlobStore bool) (ref string) {
 	w.t.Helper()
 	_, err := w.Begin(w.t.Context(), turn(id, ""))
 	require.NoError(w.t, err)
 	f := finish(id)
-	if stored {
+	if inBlobStore {
 		f.CASID = strings.TrimPrefix(w.put(document), "cas://")
 	} else if document != "" {
 		f.Result = json.RawMessage(document)
@@ -35,37 +35,37 @@ func (w *world) result(id, document string, stored bool) (ref string) {
 func TestReader(t *testing.T) {
 	w := newWorld(t)
 	rows := w.put(`[{"id":1}]`)
-	gone := "cas://sha256:" + strings.Repeat("0", 64)
+	missing := "cas://sha256:" + strings.Repeat("0", 64)
 	r := results.Reader{Store: w.Store, Blobs: w.blobs}
 	for name, test := range map[string]struct{ document, want string }{
 		"rows":            {`{"output":"x","blocks":[],"data":[{"id": 2}]}`, `[{"id": 2}]`},
 		"an object":       {`{"output":"x","data":{"rows":1}}`, `{"rows": 1}`},
 		"a number":        {`{"data":17}`, `17`},
 		"a string":        {`{"data":"a\"]}b"}`, `"a\"]}b"`},
-		"as it was made":  {`{"data_ref":"` + rows + `","data":[{"id":1.0}]}`, `[{"id":1}]`},
-		"elsewhere":       {`{"output":"\"data\":[9]","structured":{"data":[8]},"data_ref":"` + rows + `"}`, `[{"id":1}]`},
+		"original rows":   {`{"data_ref":"` + rows + `","data":[{"id":1.0}]}`, `[{"id":1}]`},
+		"other members":   {`{"output":"\"data\":[9]","structured":{"data":[8]},"data_ref":"` + rows + `"}`, `[{"id":1}]`},
 		"no rows":         {`{"output":"only words","blocks":[{"data":[7]}]}`, ``},
 		"null":            {`{"output":"x","data":null}`, ``},
-		"rows are gone":   {`{"data_ref":"` + gone + `"}`, `not_found`},
+		"missing rows":    {`{"data_ref":"` + missing + `"}`, `not_found`},
 		"not a result":    {`[1,2]`, ``},
 		"empty":           {`{}`, ``},
 		"deep in between": {`{"blocks":[[{"a":[1,{"data":2}]},"]"]],"output":"","data":[[],{"x":"{"}]}`, `[[],{"x":"{"}]`},
 	} {
-		for _, stored := range []bool{false, true} {
-			if !stored && name == "not a result" {
-				continue // no such row: see below
+		for _, inBlobStore := range []bool{false, true} {
+			if !inBlobStore && name == "not a result" {
+				continue // a row cannot have such a document
 			}
-			body, err := read(r.Open(t.Context(), tenant, w.result(strings.ReplaceAll(name, " ", "-")+map[bool]string{true: "-stored"}[stored], test.document, stored)))
+			body, err := read(r.Open(t.Context(), tenant, w.result(strings.ReplaceAll(name, " ", "-")+map[bool]string{true: "-stored"}[inBlobStore], test.document, inBlobStore)))
 			switch test.want {
 			case "not_found":
 				require.Equal(t, agent.CodeNotFound, agent.CodeOf(err), "%s: %v", name, err)
-				require.NotContains(t, err.Error(), gone)
+				require.NotContains(t, err.Error(), missing)
 				continue
 			case "":
-				test.want = "[" + test.document + "]" // the one row
+				test.want = "[" + test.document + "]" // the document is the only row
 			}
-			require.NoError(t, err, "%s %v", name, stored)
-			require.JSONEq(t, test.want, body, "%s %v", name, stored)
+			require.NoError(t, err, "%s %v", name, inBlobStore)
+			require.JSONEq(t, test.want, body, "%s %v", name, inBlobStore)
 		}
 	}
 	body, err := read(r.Open(t.Context(), tenant, rows))
@@ -73,17 +73,17 @@ func TestReader(t *testing.T) {
 	require.Equal(t, `[{"id":1}]`, body)
 }
 
-// A row holds the rows alone, or says where they are; what the agent answered is beside them.
+// A row of the table has the rows of a result or a reference to them, and the agent's answer separately.
 func TestReaderOfRows(t *testing.T) {
 	w := newWorld(t)
-	made := w.put(`[{"b":1.0,"a":2}]`)
-	gone := "cas://sha256:" + strings.Repeat("0", 64)
+	original := w.put(`[{"b":1.0,"a":2}]`)
+	missing := "cas://sha256:" + strings.Repeat("0", 64)
 	r := results.Reader{Store: w.Store, Blobs: w.blobs}
 	for name, c := range map[string]struct{ answer, data, cas, want string }{
-		"as they were made": {`{"output":"x","data_ref":"` + made + `"}`, `[{"a":2,"b":1.0}]`, "", `[{"b":1.0,"a":2}]`},
-		"in the row":        {`{"output":"x","blocks":[{"data":1}]}`, `[{"id":1}]`, "", `[{"id": 1}]`},
-		"content is gone":   {`{"output":"x","data_ref":"` + gone + `"}`, `[{"id":1}]`, "", `[{"id": 1}]`},
-		"too large":         {`{"output":"x","data_ref":"` + made + `"}`, ``, made, `[{"b":1.0,"a":2}]`},
+		"original rows":   {`{"output":"x","data_ref":"` + original + `"}`, `[{"a":2,"b":1.0}]`, "", `[{"b":1.0,"a":2}]`},
+		"in the row":      {`{"output":"x","blocks":[{"data":1}]}`, `[{"id":1}]`, "", `[{"id": 1}]`},
+		"missing content": {`{"output":"x","data_ref":"` + missing + `"}`, `[{"id":1}]`, "", `[{"id": 1}]`},
+		"too large":       {`{"output":"x","data_ref":"` + original + `"}`, ``, original, `[{"b":1.0,"a":2}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id := strings.ReplaceAll(name, " ", "-")
@@ -108,25 +108,25 @@ func TestReaderOfRows(t *testing.T) {
 		})
 	}
 	row := postgres.ResultRow{S3Ref: "s3://bucket/key"}
-	require.Equal(t, "s3://bucket/key", row.ContentRef(), "where no cas_id is")
+	require.Equal(t, "s3://bucket/key", row.ContentRef(), "without a cas_id")
 }
 
-// A tenant cannot tell another's content from what there is not.
+// A tenant cannot distinguish content of another tenant from missing content.
 func TestReaderRefuses(t *testing.T) {
 	w := newWorld(t)
 	r := results.Reader{Store: w.Store, Blobs: w.blobs}
 	artifact, content := w.result("t1", `{"data":[1]}`, false), w.put("[1]")
-	unknown := func(ref string) string {
-		mask := strings.NewReplacer("0", "1", "1", "0", "a", "b", "b", "a", "2", "3", "3", "2")
-		at := strings.LastIndexAny(ref, ":/") + 1
-		return ref[:at] + mask.Replace(ref[at:])
+	changed := func(ref string) string { // a reference of the same form that nobody has
+		digits := strings.NewReplacer("0", "1", "1", "0", "a", "b", "b", "a", "2", "3", "3", "2")
+		i := strings.LastIndexAny(ref, ":/") + 1
+		return ref[:i] + digits.Replace(ref[i:])
 	}
 	for _, ref := range []string{artifact, content} {
 		_, foreign := r.Open(t.Context(), "evil", ref)
-		_, missing := r.Open(t.Context(), tenant, unknown(ref))
+		_, missing := r.Open(t.Context(), tenant, changed(ref))
 		require.Equal(t, agent.CodeNotFound, agent.CodeOf(foreign))
 		require.Equal(t, agent.CodeNotFound, agent.CodeOf(missing))
-		require.Equal(t, strings.ReplaceAll(missing.Error(), unknown(ref), ref), foreign.Error())
+		require.Equal(t, strings.ReplaceAll(missing.Error(), changed(ref), ref), foreign.Error())
 	}
 	w.result("t2", "", false)
 	empty, err := w.Result(t.Context(), tenant, "t2")
@@ -138,14 +138,14 @@ func TestReaderRefuses(t *testing.T) {
 		_, err := r.Open(t.Context(), tenant, ref)
 		require.Equal(t, want, agent.CodeOf(err), "%q: %v", ref, err)
 	}
-	for _, who := range []string{"*", "", "a/b"} {
-		_, err := r.Open(t.Context(), who, artifact)
-		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q: %v", who, err)
+	for _, invalid := range []string{"*", "", "a/b"} {
+		_, err := r.Open(t.Context(), invalid, artifact)
+		require.Equal(t, agent.CodeInvalid, agent.CodeOf(err), "%q: %v", invalid, err)
 	}
 }
 
-// The rows of a stored result are proven like all content: what was tampered with behind them is found out at their end.
-func TestReaderProvesStoredResults(t *testing.T) {
+// The whole document of a stored result is verified: a change after its rows is reported when the rows end.
+func TestReaderVerifiesStoredResults(t *testing.T) {
 	w := newWorld(t)
 	r := results.Reader{Store: w.Store, Blobs: w.blobs}
 	document := `{"output":"x","data":[` + strings.Repeat(`{"price":100},`, 200_000) + `{}]}`
@@ -190,5 +190,5 @@ func TestReaderStreamsStoredResults(t *testing.T) {
 		}
 	}).AllocedBytesPerOp()
 	require.EqualValues(t, len(`[{}]`)+14*1_000_000, n)
-	require.Less(t, allocated, int64(6<<20), "of 14 MB")
+	require.Less(t, allocated, int64(6<<20), "the rows have 14 MB")
 }

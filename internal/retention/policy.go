@@ -1,10 +1,12 @@
-// Package retention says how long each kind of data is kept, by default and for single tenants, removes what is older, and reports what is kept.
-// The workflow Retention runs it.
+// Package retention has the policy of how long each kind of data is kept, by default and for single tenants. It removes older data and reports what is
+// stored. The workflow Retention runs it.
 package retention
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/turnstone-run/turnstone/agent"
@@ -12,16 +14,16 @@ import (
 
 // The kinds of data. Each has its own duration in a policy.
 const (
-	Events      = "events"      // what turns streamed
-	Transcripts = "transcripts" // what was said, and what middleware and references keep with a session
-	Results     = "results"     // what turns answered
-	Blobs       = "blobs"       // content that turns refer to
-	Traces      = "traces"      // what turns and runs did, call by call
+	Events      = "events"      // events that turns streamed
+	Transcripts = "transcripts" // messages of sessions, and data that middleware and references store with a session
+	Results     = "results"     // answers of turns
+	Blobs       = "blobs"       // content to which turns refer
+	Traces      = "traces"      // calls of turns and runs
 	Audit       = "audit"       // the audit trail
 	Usage       = "usage"       // the ledger of model calls
 )
 
-// Turns is the kind of what is left of a turn without the other kinds: its id, and how it ended. It has no duration in a policy.
+// Turns is the kind of the remaining data of a turn, its id and outcome. It has no duration in a policy.
 const Turns = "turns"
 
 // Kinds lists the kinds that have a duration.
@@ -30,17 +32,17 @@ func Kinds() []string { return []string{Events, Traces, Results, Transcripts, Bl
 // Bounds of a policy.
 const (
 	minKeep     = time.Hour
-	minUsage    = 32 * 24 * time.Hour // budgets are by the month
+	minUsage    = 32 * 24 * time.Hour // budgets are monthly
 	maxKeep     = 100 * 365 * 24 * time.Hour
 	minEvery    = time.Minute
 	maxEvery    = 30 * 24 * time.Hour
 	minRemember = 24 * time.Hour
-	// defaultRemember is longer than Temporal usually keeps closed workflow executions.
+	// defaultRemember is longer than the usual retention of closed workflow executions in Temporal.
 	defaultRemember = 30 * 24 * time.Hour
 	maxTenants      = 10_000
 )
 
-// Keep has the duration of each kind: 0 keeps it for ever, nil means the default of all tenants.
+// Keep has the duration of each kind. 0 keeps it without end; nil means the default for all tenants.
 type Keep struct {
 	Events      *time.Duration `yaml:"events"`
 	Transcripts *time.Duration `yaml:"transcripts"`
@@ -51,7 +53,7 @@ type Keep struct {
 	Usage       *time.Duration `yaml:"usage"`
 }
 
-// duration returns the duration of a kind, nil if it is not set.
+// duration returns the duration of a kind, or nil if it is not set.
 func (k *Keep) duration(kind string) *time.Duration {
 	switch kind {
 	case Events:
@@ -79,16 +81,16 @@ type Tenant struct {
 	Keep   `yaml:",inline"`
 }
 
-// Policy says how long data is kept, and how often older data is removed.
+// Policy is how long data is kept, and how often older data is removed.
 type Policy struct {
-	Every    time.Duration // between two runs of the workflow Retention; 0: nothing is removed
-	Remember time.Duration // how long the id of a turn is kept at least; 0: 720h
-	Keep     Keep          // of all tenants
+	Every    time.Duration // interval between two runs of the workflow Retention; 0: nothing is removed
+	Remember time.Duration // minimum for which the id of a turn is kept; 0: 720h
+	Keep     Keep          // the default for all tenants
 	Tenants  []Tenant
 }
 
-// Validate returns an error that names each wrong field, below path. A duration is 0 or at least an hour; that of usage is at least 32 days, because
-// budgets are monthly. Blobs are kept at least as long as transcripts, which refer to them.
+// Validate returns an error that names each invalid field with path before it. A duration must be 0 or at least an hour, and that of usage at least 32
+// days. Blobs must be kept at least as long as transcripts, which refer to them.
 func (p *Policy) Validate(path string) error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
@@ -106,54 +108,54 @@ func (p *Policy) Validate(path string) error {
 		fail("tenants", "are %d, at most %d", len(p.Tenants), maxTenants)
 		return errors.Join(errs...)
 	}
-	seen := make(map[string]bool, len(p.Tenants))
+	isListed := make(map[string]bool, len(p.Tenants))
 	for i := range p.Tenants {
-		t, at := &p.Tenants[i], fmt.Sprintf("tenants[%d]", i)
+		t, path := &p.Tenants[i], fmt.Sprintf("tenants[%d]", i)
 		switch {
 		case !agent.ValidName(t.Tenant):
-			fail(at+".tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -, got %.140q", t.Tenant)
+			fail(path+".tenant", "want 1 to 128 of A-Z a-z 0-9 . _ -, got %.140q", t.Tenant)
 			continue
-		case seen[t.Tenant]:
-			fail(at+".tenant", "%q is there twice", t.Tenant)
+		case isListed[t.Tenant]:
+			fail(path+".tenant", "%q is there twice", t.Tenant)
 			continue
 		}
-		seen[t.Tenant] = true
-		validateKeep(at, &t.Keep, fail)
-		p.validateBlobs(at, t.Tenant, fail)
+		isListed[t.Tenant] = true
+		validateKeep(path, &t.Keep, fail)
+		p.validateBlobs(path, t.Tenant, fail)
 	}
 	return errors.Join(errs...)
 }
 
-func validateKeep(at string, k *Keep, fail func(field, format string, args ...any)) {
+// validateKeep calls fail for each duration out of its bounds.
+func validateKeep(path string, k *Keep, fail func(field, format string, args ...any)) {
 	for _, kind := range Kinds() {
-		d, least := k.duration(kind), minKeep
+		d, minimum := k.duration(kind), minKeep
 		if kind == Usage {
-			least = minUsage
+			minimum = minUsage
 		}
-		if d != nil && *d != 0 && (*d < least || *d > maxKeep) {
-			fail(at+"."+kind, "is %s, want 0 (for ever) or %s to %s", *d, least, maxKeep)
+		if d != nil && *d != 0 && (*d < minimum || *d > maxKeep) {
+			fail(path+"."+kind, "is %s, want 0 (for ever) or %s to %s", *d, minimum, maxKeep)
 		}
 	}
 }
 
-func (p *Policy) validateBlobs(at, tenant string, fail func(field, format string, args ...any)) {
+// validateBlobs calls fail if a tenant's blobs are not kept as long as its transcripts.
+func (p *Policy) validateBlobs(path, tenant string, fail func(field, format string, args ...any)) {
 	blobs, transcripts := p.For(tenant, Blobs), p.For(tenant, Transcripts)
 	if blobs > 0 && (transcripts == 0 || blobs < transcripts) {
 		kept := "for ever"
 		if transcripts > 0 {
 			kept = "for " + transcripts.String()
 		}
-		fail(at+"."+Blobs, "is %s, but transcripts, which refer to content, are kept %s", blobs, kept)
+		fail(path+"."+Blobs, "is %s, but transcripts, which refer to content, are kept %s", blobs, kept)
 	}
 }
 
-// For returns how long a kind of a tenant is kept; 0 means for ever.
+// For returns how long a kind of a tenant's data is kept. 0 means without end.
 func (p *Policy) For(tenant, kind string) time.Duration {
-	d := p.Keep.duration(kind)
-	if t := p.tenant(tenant); t != nil {
-		if own := t.duration(kind); own != nil {
-			d = own
-		}
+	d := p.tenantDuration(tenant, kind)
+	if d == nil {
+		d = p.Keep.duration(kind)
 	}
 	if d == nil {
 		return 0
@@ -161,62 +163,47 @@ func (p *Policy) For(tenant, kind string) time.Duration {
 	return *d
 }
 
-// HasOwn reports whether a tenant has a duration of its own for a kind.
-func (p *Policy) HasOwn(tenant, kind string) bool {
-	t := p.tenant(tenant)
-	return t != nil && t.duration(kind) != nil
-}
+// HasOwn reports whether the policy has a duration of a kind for this tenant.
+func (p *Policy) HasOwn(tenant, kind string) bool { return p.tenantDuration(tenant, kind) != nil }
 
-func (p *Policy) tenant(name string) *Tenant {
-	for i := range p.Tenants {
-		if p.Tenants[i].Tenant == name {
-			return &p.Tenants[i]
-		}
+// tenantDuration returns a tenant's own duration of a kind, or nil if the default applies.
+func (p *Policy) tenantDuration(tenant, kind string) *time.Duration {
+	i := slices.IndexFunc(p.Tenants, func(t Tenant) bool { return t.Tenant == tenant })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return p.Tenants[i].duration(kind)
 }
 
-// Sweeps lists the sweeps of a tenant, in order. Tenant "" owns streams without a turn, and audit records of callers without a tenant.
+// Sweeps returns the sweeps of a tenant, in order. Tenant "" has streams without a turn, and audit records of callers without a tenant.
 func (p *Policy) Sweeps(tenant string, now time.Time) []Sweep {
-	var (
-		all     []Sweep
-		longest = p.remember()
-		forever bool // some kind of a turn's data is kept for ever
-		follow  time.Duration
-	)
 	if tenant == "" {
-		return p.withoutTenant(now)
+		return p.sweepsWithoutTenant(now)
 	}
-	for _, kind := range []string{Events, Traces, Results, Transcripts} {
-		d := p.For(tenant, kind)
-		forever, longest = forever || d == 0, max(longest, d)
-		if kind != Events {
-			follow = max(follow, d)
+	var all []Sweep
+	add := func(kind string) (keep time.Duration) {
+		if keep = p.For(tenant, kind); keep > 0 {
+			all = append(all, Sweep{Tenant: tenant, Kind: kind, Before: now.Add(-keep)})
 		}
-		if d > 0 {
-			all = append(all, Sweep{Tenant: tenant, Kind: kind, Before: now.Add(-d)})
-		}
+		return keep
 	}
-	allExpire := p.For(tenant, Traces) > 0 && p.For(tenant, Results) > 0 && p.For(tenant, Transcripts) > 0
-	switch d := p.For(tenant, Blobs); {
-	case d > 0:
-		all, longest = append(all, Sweep{Tenant: tenant, Kind: Blobs, Before: now.Add(-d)}), max(longest, d)
-	case allExpire:
-		all = append(all, Sweep{Tenant: tenant, Kind: Blobs, Before: now.Add(-follow), Follow: true})
+	events, traces, results, transcripts := add(Events), add(Traces), add(Results), add(Transcripts)
+	referrersExpire := traces > 0 && results > 0 && transcripts > 0
+	if blobs := add(Blobs); blobs == 0 && referrersExpire {
+		before := now.Add(-max(traces, results, transcripts))
+		all = append(all, Sweep{Tenant: tenant, Kind: Blobs, Before: before, Follow: true})
 	}
-	if !forever {
+	if referrersExpire && events > 0 { // no data of a turn is kept without end
+		longest := max(p.remember(), events, traces, results, transcripts, p.For(tenant, Blobs))
 		all = append(all, Sweep{Tenant: tenant, Kind: Turns, Before: now.Add(-longest)})
 	}
-	for _, kind := range []string{Audit, Usage} {
-		if d := p.For(tenant, kind); d > 0 {
-			all = append(all, Sweep{Tenant: tenant, Kind: kind, Before: now.Add(-d)})
-		}
-	}
+	add(Audit)
+	add(Usage)
 	return all
 }
 
-// withoutTenant lists the sweeps of data that has no tenant. It has the default durations.
-func (p *Policy) withoutTenant(now time.Time) []Sweep {
+// sweepsWithoutTenant returns the sweeps of data without a tenant, for which the default durations apply.
+func (p *Policy) sweepsWithoutTenant(now time.Time) []Sweep {
 	var all []Sweep
 	if d := p.For("", Events); d > 0 {
 		all = append(all, Sweep{Kind: Events, Before: now.Add(-max(d, p.remember()))})
@@ -227,9 +214,4 @@ func (p *Policy) withoutTenant(now time.Time) []Sweep {
 	return all
 }
 
-func (p *Policy) remember() time.Duration {
-	if p.Remember == 0 {
-		return defaultRemember
-	}
-	return p.Remember
-}
+func (p *Policy) remember() time.Duration { return cmp.Or(p.Remember, defaultRemember) }

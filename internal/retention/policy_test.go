@@ -20,7 +20,7 @@ func everything(n int) retention.Keep {
 	}
 }
 
-func TestPolicyIsChecked(t *testing.T) {
+func TestValidate(t *testing.T) {
 	good := retention.Policy{
 		Every: time.Hour, Keep: everything(40),
 		Tenants: []retention.Tenant{{Tenant: "acme", Keep: retention.Keep{Events: days(1), Blobs: days(0)}}, {Tenant: "b", Keep: everything(0)}},
@@ -58,7 +58,7 @@ func TestSweeps(t *testing.T) {
 		{Tenant: "ever", Keep: everything(0)},
 		{Tenant: "follows", Keep: retention.Keep{Transcripts: days(10), Results: days(50), Traces: days(20)}},
 	}}
-	told := func(tenant string) (lines []string) {
+	sweeps := func(tenant string) (lines []string) {
 		for _, s := range p.Sweeps(tenant, now) {
 			require.Equal(t, tenant, s.Tenant)
 			line := s.Kind + " " + now.Sub(s.Before).String()
@@ -69,17 +69,17 @@ func TestSweeps(t *testing.T) {
 		}
 		return lines
 	}
-	require.Equal(t, []string{"events 168h0m0s", "audit 8760h0m0s"}, told("any"))
-	require.Equal(t, []string{"events 720h0m0s", "audit 8760h0m0s"}, told(""), "ids of refused turns are remembered, too")
-	require.Empty(t, told("ever"))
+	require.Equal(t, []string{"events 168h0m0s", "audit 8760h0m0s"}, sweeps("any"))
+	require.Equal(t, []string{"events 720h0m0s", "audit 8760h0m0s"}, sweeps(""), "streams without a turn are kept as long as ids")
+	require.Empty(t, sweeps("ever"))
 	require.Equal(t, []string{
 		"events 960h0m0s", "traces 960h0m0s", "results 960h0m0s", "transcripts 960h0m0s", "blobs 960h0m0s", "turns 960h0m0s", "audit 960h0m0s", "usage 960h0m0s",
-	}, told("short"))
+	}, sweeps("short"))
 	require.Equal(t, []string{
 		"events 168h0m0s", "traces 480h0m0s", "results 1200h0m0s", "transcripts 240h0m0s", "blobs 1200h0m0s follow", "turns 1200h0m0s", "audit 8760h0m0s",
-	}, told("follows"), "content goes with the last that refers to it, the turn with the last of it")
+	}, sweeps("follows"), "content expires with the last data that refers to it, and the turn with its last data")
 	require.True(t, p.HasOwn("follows", retention.Traces))
 	require.False(t, p.HasOwn("follows", retention.Events))
 	p.Tenants[0].Keep = retention.Keep{Events: days(1), Transcripts: days(1), Results: days(1), Traces: days(1)}
-	require.Equal(t, "turns 720h0m0s", told("short")[5], "a turn's id is known for longer than Temporal knows it")
+	require.Equal(t, "turns 720h0m0s", sweeps("short")[5], "a turn's id is kept longer than Temporal keeps its execution")
 }

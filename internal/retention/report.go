@@ -14,7 +14,7 @@ const (
 	maxReported    = 100
 )
 
-// Report says what is kept and for how long, and how the sweeps stand.
+// Report has the status of the sweeps, and for each tenant how much data is stored and how long it is kept.
 type Report struct {
 	Schedule Status         `json:"schedule"`
 	Tenants  []TenantReport `json:"tenants"`
@@ -24,7 +24,7 @@ type Report struct {
 // Status is the state of the schedule of the sweeps.
 type Status struct {
 	ID        string     `json:"id"`
-	Scheduled bool       `json:"scheduled"` // false: there is no schedule, and nothing is swept
+	Scheduled bool       `json:"scheduled"` // whether there is a schedule; without one, nothing is swept
 	Every     string     `json:"every"`
 	Paused    bool       `json:"paused"`
 	Note      string     `json:"note"`
@@ -33,33 +33,33 @@ type Status struct {
 	NextRun   *time.Time `json:"next_run"` // null while it is paused
 }
 
-// TenantReport is what is kept of one tenant.
+// TenantReport is the report of one tenant.
 type TenantReport struct {
 	Tenant string       `json:"tenant"`
 	Kinds  []KindReport `json:"kinds"`
 }
 
-// KindReport is what is kept of one kind.
+// KindReport is the report of one kind of a tenant's data.
 type KindReport struct {
 	Kind   string     `json:"kind"`
-	Keep   string     `json:"keep"` // a duration; 0s: for ever
-	Own    bool       `json:"own"`  // the policy has a duration for this tenant alone
-	Unit   string     `json:"unit"` // turns that still have data of this kind, or rows
-	Stored int64      `json:"stored"`
-	More   bool       `json:"more"` // there are more than were counted
-	Due    int64      `json:"due"`  // of those counted, what the next sweep may remove
+	Keep   string     `json:"keep"`   // a duration; 0s: without end
+	Own    bool       `json:"own"`    // whether the policy has a duration for this tenant
+	Unit   string     `json:"unit"`   // of the numbers: turns (with data of this kind) or rows
+	Stored int64      `json:"stored"` // number that was counted
+	More   bool       `json:"more"`   // whether more are stored than were counted
+	Due    int64      `json:"due"`    // how many of the counted ones the next sweep may remove
 	Oldest *time.Time `json:"oldest"`
 }
 
-// StoredKind is a count of what is stored of a kind.
+// StoredKind counts the stored data of a kind.
 type StoredKind struct {
 	Count  int64
-	More   bool       // there are more than were counted
-	Due    int64      // of those counted, how many are older than the time that was asked about
-	Oldest *time.Time // nil: nothing is stored
+	More   bool       // whether more are stored than were counted
+	Due    int64      // how many of the counted ones are older than the time of the query
+	Oldest *time.Time // nil if nothing is stored
 }
 
-// ReportStore counts what is kept.
+// ReportStore counts stored data.
 type ReportStore interface {
 	RetentionTenants(ctx context.Context, after string, limit int) ([]string, error)
 	StoredKind(ctx context.Context, tenant, kind string, before time.Time) (StoredKind, error)
@@ -70,14 +70,14 @@ type Schedule interface {
 	Status(ctx context.Context) (Status, error)
 }
 
-// Reporter makes reports. All its fields are required.
+// Reporter makes reports. All fields are required.
 type Reporter struct {
 	Policy   Policy
 	Store    ReportStore
 	Schedule Schedule
 }
 
-// Report returns the report of a tenant. With [agent.AnyTenant] it has a page of all tenants: 20 by default, 100 at most.
+// Report returns the report of a tenant, or with [agent.AnyTenant] a page of all tenants: 20 by default, at most 100.
 func (r *Reporter) Report(ctx context.Context, tenant string, p agent.Page) (Report, error) {
 	status, err := r.Schedule.Status(ctx)
 	if err != nil {
@@ -95,11 +95,11 @@ func (r *Reporter) Report(ctx context.Context, tenant string, p agent.Page) (Rep
 		}
 	}
 	for _, name := range tenants {
-		one, err := r.reportTenant(ctx, name)
+		report, err := r.reportTenant(ctx, name)
 		if err != nil {
 			return Report{}, err
 		}
-		out.Tenants = append(out.Tenants, one)
+		out.Tenants = append(out.Tenants, report)
 	}
 	return out, nil
 }

@@ -15,11 +15,11 @@ import (
 
 var tomorrow = time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC)
 
-// memoryStore has some tenants. Everything but the first sweep that is asked about is due.
+// memoryStore is a store with some tenants. Of the planned sweeps, all but the first are due.
 type memoryStore struct {
 	tenants []string
-	asked   []retention.Sweep
-	err     error
+	planned []retention.Sweep // of the last call of RetentionDue
+	err     error             // of every call
 }
 
 func (s *memoryStore) RetentionTenants(_ context.Context, after string, limit int) (found []string, err error) {
@@ -32,7 +32,7 @@ func (s *memoryStore) RetentionTenants(_ context.Context, after string, limit in
 }
 
 func (s *memoryStore) RetentionDue(_ context.Context, planned []retention.Sweep) ([]retention.Sweep, error) {
-	s.asked = planned
+	s.planned = planned
 	return planned[1:], s.err
 }
 
@@ -76,19 +76,19 @@ func TestListDue(t *testing.T) {
 	s, store := newSweeper(t)
 	out, err := s.ListDue(t.Context(), retention.ListDueInput{})
 	require.NoError(t, err)
-	require.Equal(t, "m48", out.Next, "the fiftieth")
+	require.Equal(t, "m48", out.Next, "the fiftieth tenant")
 	require.Equal(t, []retention.Sweep{
 		{Kind: "events", Before: tomorrow.Add(-720 * time.Hour)},
 		{Kind: "audit", Before: tomorrow.Add(-240 * time.Hour)},
 		{Tenant: "acme", Kind: "events", Before: tomorrow.Add(-168 * time.Hour)},
 		{Tenant: "acme", Kind: "audit", Before: tomorrow.Add(-240 * time.Hour)},
-	}, store.asked[:4], "data of no tenant comes first")
+	}, store.planned[:4], "data without a tenant comes first")
 	require.Len(t, out.Due, 2*(1+50)-1)
 	out, err = s.ListDue(t.Context(), retention.ListDueInput{After: out.Next})
 	require.NoError(t, err)
 	require.Empty(t, out.Next)
 	require.Equal(t, []retention.Sweep{{Tenant: "zoo", Kind: "audit", Before: tomorrow.Add(-240 * time.Hour)}}, out.Due)
-	require.Equal(t, tomorrow.Add(-time.Hour), store.asked[0].Before, "the tenant's own duration")
+	require.Equal(t, tomorrow.Add(-time.Hour), store.planned[0].Before, "the tenant's own duration")
 	store.err = agent.Errorf(agent.CodeUnavailable, "", "away")
 	_, err = s.ListDue(t.Context(), retention.ListDueInput{})
 	require.Error(t, err)
@@ -109,7 +109,7 @@ func TestSweep(t *testing.T) {
 
 	out, err = s.Sweep(t.Context(), retention.Sweep{Tenant: "zoo", Kind: "events"}, retention.SweepProgress{Removed: 1}, report)
 	require.NoError(t, err)
-	require.Equal(t, retention.SweepResult{Removed: 7, Bytes: 8, Next: &retention.Cursor{Stage: 2}}, out, "until it is told to stop")
+	require.Equal(t, retention.SweepResult{Removed: 7, Bytes: 8, Next: &retention.Cursor{Stage: 2}}, out, "until report returns false")
 	store.err = agent.Errorf(agent.CodeUnavailable, "", "away")
 	_, err = s.Sweep(t.Context(), retention.Sweep{}, retention.SweepProgress{}, report)
 	require.Error(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/turnstone-run/turnstone/internal/erasure"
 )
 
-// A reason may hold the letters of an id, and not the id. Ids may be as long as those of turns.
-func TestReasonNamesNobody(t *testing.T) {
+// A reason may contain the letters of a user's id within other words, but not the id. Ids may have 1,024 bytes.
+func TestReasonMustNotNameUser(t *testing.T) {
 	for user, texts := range map[string][2]string{
 		"a":    {"asked by mail; grant a.b, a-1, b@a", "asked by a."},
 		"11":   {"ticket 4711, 2011-11-22 of 0.11", "user/11"},
