@@ -23,24 +23,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chromium is the browser of Debian's package of that name.
+// chromium is the browser of Debian's package chromium.
 const chromium = "/usr/bin/chromium"
 
-// patience is how long a condition may take on a machine that has other things to do.
-const patience = 60 * time.Second
+// testTimeout allows for a busy machine.
+const testTimeout = 60 * time.Second
 
-// browser is one process for all tests; each test has a page of its own, which finds nothing of the page before it but the console's files.
+// browser is one process for all tests. Each test opens its own tab, which has no state of earlier tabs but the cached files.
 type browser struct{ ctx context.Context }
 
-func launch(t *testing.T) *browser {
+func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	_, err := os.Stat(chromium)
 	require.NoError(t, err, "a browser is needed: install the package chromium (apt-get install chromium)")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(patience),
+		chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(testTimeout),
 		chromedp.Flag("headless", "new"), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("force-prefers-reduced-motion", true), chromedp.Flag("lang", "en-US"),
-		// No name is ever looked up: what the pages must not ask for, they do not get either.
+		// No host name resolves, so that pages get nothing from other hosts.
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
 		chromedp.UserDataDir(t.TempDir()),
 	)
@@ -52,7 +52,7 @@ func launch(t *testing.T) *browser {
 	return &browser{ctx: ctx}
 }
 
-// tab is a page that was opened, and what happened on it.
+// tab is a tab of the browser. It records the requests and exceptions.
 type tab struct {
 	t    *testing.T
 	ctx  context.Context
@@ -63,33 +63,33 @@ type tab struct {
 	errors   []string
 }
 
-// witness notes on a page what must not happen: errors, refusals of the policy, and code of a model that runs.
-const witness = `window.__bad = []; window.__refused = [];
+// observerScript records what must not happen on a page: errors, violations of the policy, and calls of canary by a model's text.
+const observerScript = `window.__bad = []; window.__violations = [];
 window.canary = (why) => __bad.push('canary: ' + why); window.alert = window.prompt = window.confirm = () => canary('dialog');
 addEventListener('error', (e) => __bad.push('error: ' + e.message));
 addEventListener('unhandledrejection', (e) => __bad.push('rejection: ' + (e.reason?.stack ?? e.reason)));
-document.addEventListener('securitypolicyviolation', (e) => __refused.push(e.violatedDirective + ' ' + e.blockedURI));`
+document.addEventListener('securitypolicyviolation', (e) => __violations.push(e.violatedDirective + ' ' + e.blockedURI));`
 
-// open opens a page of its own at a path of the gateway.
+// open opens a new tab at a path of the gateway.
 func (b *browser) open(t *testing.T, base, path string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(b.ctx)
 	t.Cleanup(cancel)
 	p := &tab{t: t, ctx: ctx, base: base}
-	require.NoError(t, chromedp.Listen(ctx, p.note))
+	require.NoError(t, chromedp.Listen(ctx, p.record))
 	_, err := chromedp.Call(ctx, network.Enable, network.EnableParams{})
 	require.NoError(t, err)
-	_, err = chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: witness})
+	_, err = chromedp.Call(ctx, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: observerScript})
 	require.NoError(t, err)
 	_, err = chromedp.Call(ctx, storage.ClearDataForOrigin, storage.ClearDataForOriginParams{Origin: base, StorageTypes: "local_storage"})
 	require.NoError(t, err)
-	p.size(1280, 800, 1)
+	p.resize(1280, 800, 1)
 	p.visit(path)
-	t.Cleanup(func() { p.clean() })
+	t.Cleanup(func() { p.requireClean() })
 	return p
 }
 
-func (p *tab) note(event any) {
+func (p *tab) record(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch e := event.(type) {
@@ -100,17 +100,17 @@ func (p *tab) note(event any) {
 	}
 }
 
-// clean is what holds of every page at its end: no error, nothing that the policy had to refuse, no request to another host.
-func (p *tab) clean() {
+// requireClean checks that a page had no error, no violation of the policy, and no request to another host. open calls it after the test.
+func (p *tab) requireClean() {
 	if p.t.Failed() || p.ctx.Err() != nil {
 		return
 	}
 	require.Empty(p.t, eval[[]string](p, `__bad`))
-	require.Empty(p.t, eval[[]string](p, `__refused`))
-	p.onlyHome()
+	require.Empty(p.t, eval[[]string](p, `__violations`))
+	p.requireLocalRequests()
 }
 
-func (p *tab) onlyHome() {
+func (p *tab) requireLocalRequests() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	require.Empty(p.t, p.errors)
@@ -118,14 +118,14 @@ func (p *tab) onlyHome() {
 		u, err := url.Parse(address)
 		require.NoError(p.t, err)
 		if u.Scheme != "data" && u.Scheme != "blob" {
-			require.True(p.t, strings.HasPrefix(address, p.base+"/"), "a request left the server: %s", address)
+			require.True(p.t, strings.HasPrefix(address, p.base+"/"), "a request to another host: %s", address)
 		}
 	}
 }
 
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testTimeout)
 	defer cancel()
 	require.NoError(p.t, chromedp.Do(ctx, steps...))
 }
@@ -135,12 +135,18 @@ func (p *tab) visit(path string) {
 	p.do(chromedp.Navigate(p.base + path))
 }
 
-func (p *tab) size(width, height int64, scale float64) {
+// goTo opens a view of the console without loading the page again.
+func (p *tab) goTo(view string) {
+	p.t.Helper()
+	p.do(runJS(`location.hash = ` + quoted("#/"+view)))
+}
+
+func (p *tab) resize(width, height int64, scale float64) {
 	p.t.Helper()
 	p.do(chromedp.EmulateViewport(width, height, chromedp.EmulateScale(scale)))
 }
 
-func (p *tab) dark(on bool) {
+func (p *tab) setDark(on bool) {
 	p.t.Helper()
 	value := "light"
 	if on {
@@ -152,29 +158,29 @@ func (p *tab) dark(on bool) {
 	require.NoError(p.t, err)
 }
 
-// eval is the value of an expression, awaited where it is a promise.
+// eval evaluates an expression, and waits if its value is a promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testTimeout)
 	defer cancel()
 	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	require.NoError(p.t, err, expression)
 	return v
 }
 
-// until waits on the page until an expression is true. It says what the page shows when that never happens.
+// until waits until an expression is true on the page. If it stays false, the test fails with the page's text.
 func (p *tab) until(expression string) {
 	p.t.Helper()
 	failure := eval[string](p, fmt.Sprintf(`new Promise((done) => {
 		const end = performance.now() + %d;
-		(function look() {
+		(function check() {
 			let why = 'false';
 			try { if (%s) return done(''); } catch (err) { why = String(err); }
 			if (performance.now() > end) return done(why + '\n' + document.body.innerText.slice(0, 3000) + '\n' + JSON.stringify(__bad));
-			setTimeout(look, 15);
+			setTimeout(check, 15);
 		})();
-	})`, (patience-10*time.Second).Milliseconds(), expression))
-	require.Empty(p.t, failure, "never came true: %s", expression)
+	})`, (testTimeout-10*time.Second).Milliseconds(), expression))
+	require.Empty(p.t, failure, "stayed false: %s", expression)
 }
 
 // sees waits until the page shows a text.
@@ -183,12 +189,13 @@ func (p *tab) sees(text string) {
 	p.until(fmt.Sprintf(`document.body.innerText.includes(%s)`, quoted(text)))
 }
 
+// quoted returns v as a JavaScript literal.
 func quoted(v any) string {
-	text, _ := json.Marshal(v) // strings and numbers
+	text, _ := json.Marshal(v) // values of tests, which can be encoded
 	return string(text)
 }
 
-// click clicks as a mouse does what a selector finds, or the button of a label.
+// click clicks with the mouse on the element of a selector.
 func (p *tab) click(selector string) {
 	p.t.Helper()
 	p.until(fmt.Sprintf(`document.querySelector(%s)?.disabled === false || document.querySelector(%[1]s)?.disabled === undefined && document.querySelector(%[1]s)`,
@@ -196,16 +203,17 @@ func (p *tab) click(selector string) {
 	p.do(chromedp.Click(chromedp.CSS(selector)))
 }
 
+// press clicks the last visible button with a label.
 func (p *tab) press(label string) {
 	p.t.Helper()
-	find := fmt.Sprintf(`[...document.querySelectorAll('button')].filter((b) => (b.textContent.trim() || b.ariaLabel) === %s && !b.disabled && b.checkVisibility()).at(-1)`, quoted(label))
-	p.until(find)
-	p.do(chromedp.Evaluate[chromedp.Void](find + ".setAttribute('data-test', 'pressed')"))
+	button := fmt.Sprintf(`[...document.querySelectorAll('button')].filter((b) => (b.textContent.trim() || b.ariaLabel) === %s && !b.disabled && b.checkVisibility()).at(-1)`, quoted(label))
+	p.until(button)
+	p.do(chromedp.Evaluate[chromedp.Void](button + ".setAttribute('data-test', 'pressed')"))
 	p.click(`[data-test="pressed"]`)
 	p.do(chromedp.Evaluate[chromedp.Void](`document.querySelector('[data-test="pressed"]')?.removeAttribute('data-test')`))
 }
 
-// key presses one key as a keyboard does: what the key writes comes with its going down, so that a page can prevent it.
+// key presses a key. As with a keyboard, the character belongs to the keydown event, so that a page can prevent it.
 func (p *tab) key(key rune, modifiers ...kb.Modifier) {
 	p.t.Helper()
 	events := kb.Encode(key)
@@ -222,14 +230,14 @@ func (p *tab) key(key rune, modifiers ...kb.Modifier) {
 	}
 }
 
-// write puts text where the cursor is.
+// write inserts text at the cursor.
 func (p *tab) write(text string) {
 	p.t.Helper()
 	_, err := chromedp.Call(p.ctx, input.InsertText, input.InsertTextParams{Text: text})
 	require.NoError(p.t, err)
 }
 
-// say writes a message as a person does and sends it with Enter.
+// say types a message and sends it with Enter.
 func (p *tab) say(text string) {
 	p.t.Helper()
 	p.until(`document.getElementById('message')`)
@@ -245,8 +253,8 @@ func (p *tab) reload() {
 	p.do(chromedp.Reload())
 }
 
-// picture writes what the page shows into a file of docs/images.
-func (p *tab) picture(dir, name string) {
+// screenshot writes a picture of the page into a file.
+func (p *tab) screenshot(dir, name string) {
 	p.t.Helper()
 	p.do(chromedp.Evaluate[chromedp.Void](`new Promise((r) => requestAnimationFrame(() => requestAnimationFrame(r)))`, chromedp.EvalAwaitPromise))
 	data, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
@@ -254,19 +262,19 @@ func (p *tab) picture(dir, name string) {
 	require.NoError(p.t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 }
 
-// shift and control are held while a key is pressed.
+// Modifiers of [tab.key].
 const (
 	shift   = kb.ModifierShift
 	control = kb.ModifierCtrl
 )
 
-// eval0 runs an expression for what it does.
-func eval0(expression string) chromedp.Action[chromedp.Void] {
+// runJS runs an expression without a result.
+func runJS(expression string) chromedp.Action[chromedp.Void] {
 	return chromedp.Evaluate[chromedp.Void](expression)
 }
 
-// setSelect picks an option of the choice that has a label.
+// setSelect chooses an option of the select element with a label.
 func setSelect(label, value string) chromedp.Action[chromedp.Void] {
-	return eval0(fmt.Sprintf(`(() => { const e = document.querySelector('select[aria-label=' + JSON.stringify(%s) + ']'); e.value = %s;
+	return runJS(fmt.Sprintf(`(() => { const e = document.querySelector('select[aria-label=' + JSON.stringify(%s) + ']'); e.value = %s;
 		if (e.value !== %[2]s) throw new Error('no such option'); e.dispatchEvent(new Event('change', { bubbles: true })); })()`, quoted(label), quoted(value)))
 }

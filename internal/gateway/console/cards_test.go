@@ -22,11 +22,11 @@ func toolEvent(kind agent.EventType, id agent.CallID, e agent.Event) agent.Event
 	return event("tool/"+string(id), e)
 }
 
-func tools(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testTools(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("fetch")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning),
 		toolEvent(agent.EventToolStart, "c1", agent.Event{Input: json.RawMessage(`{"pipeline":[{"step":"fetch","url":"<b>x</b>"}]}`), SourceNodeName: "pipeline"}),
 		toolEvent(agent.EventToolStart, "c2", agent.Event{Input: json.RawMessage(`{"n":2}`)}),
@@ -56,7 +56,7 @@ func tools(t *testing.T, b *browser) {
 	p.until(`document.querySelectorAll('.spans .step.tool').length === 2 && document.querySelectorAll('.spans .step.tool.failed').length === 1`)
 }
 
-// dotPNG is a small picture.
+// dotPNG returns a square picture in Base64.
 func dotPNG(t *testing.T, side int) string {
 	t.Helper()
 	m := image.NewRGBA(image.Rect(0, 0, side, side))
@@ -68,11 +68,11 @@ func dotPNG(t *testing.T, side int) string {
 	return base64.StdEncoding.EncodeToString(b.Bytes())
 }
 
-func blocks(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testBlocks(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("show")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	content := func(blocks ...agent.Block) agent.Event {
 		return event("model/1", agent.Event{Type: agent.EventContent, ContentBlocks: blocks})
 	}
@@ -93,7 +93,7 @@ func blocks(t *testing.T, b *browser) {
 	p.sees("2 sources")
 	p.until(`document.querySelector('img.media')?.naturalWidth === 16`)
 	require.True(t, eval[bool](p, `document.querySelector('img.media').src.startsWith('blob:')`))
-	require.Equal(t, 1, eval[int](p, `document.images.length`), "pictures of elsewhere are links")
+	require.Equal(t, 1, eval[int](p, `document.images.length`), "pictures of other hosts are links")
 	p.sees("image at images.example")
 	p.until(`document.querySelector('audio[src^="blob:"]')`)
 	require.Equal(t, []string{"image.svg", ".._.._x.html"}, eval[[]string](p, `[...document.querySelectorAll('a.file[download]')].map((e) => e.download)`))
@@ -108,11 +108,11 @@ func blocks(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.turn.completed')`)
 }
 
-// asks starts a turn that waits for a person, once for each allowed set of decisions.
-func (h *house) asks(t *testing.T, p *tab, n int, a agent.Approval) agent.TurnID {
+// askApproval starts the nth turn, which waits for an approval.
+func (h *server) askApproval(t *testing.T, p *tab, n int, a agent.Approval) agent.TurnID {
 	t.Helper()
 	p.say("please")
-	id := h.nth(t, n)
+	id := h.nthTurn(t, n)
 	a.TurnID = id
 	if a.ToolName == "" {
 		a.ToolName, a.Args = "send_money", json.RawMessage(`{"to":"ann","amount":100}`)
@@ -124,13 +124,13 @@ func (h *house) asks(t *testing.T, p *tab, n int, a agent.Approval) agent.TurnID
 	return id
 }
 
-func decisions(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testDecisions(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	decided := make(chan agent.Decision, 1)
-	refuse := make(chan error, 1)
+	refusals := make(chan error, 1)
 	h.Decided = func(id agent.TurnID, d agent.Decision) error {
 		select {
-		case err := <-refuse:
+		case err := <-refusals:
 			return err
 		default:
 		}
@@ -143,10 +143,10 @@ func decisions(t *testing.T, b *browser) {
 	}
 	p := b.open(t, h.url, "/")
 	expires := gatewaytest.Epoch().Add(time.Hour)
-	h.asks(t, p, 1, agent.Approval{
-		ApprovalID: "a1", Remember: agent.RememberTool, Description: "Money leaves the house.", Rule: "payments", ExpiresAt: &expires, OnExpiry: "reject",
+	h.askApproval(t, p, 1, agent.Approval{
+		ApprovalID: "a1", Remember: agent.RememberTool, Description: "Money leaves the server.", Rule: "payments", ExpiresAt: &expires, OnExpiry: "reject",
 	})
-	p.sees("Money leaves the house.")
+	p.sees("Money leaves the server.")
 	p.sees("until ")
 	p.until(`document.querySelector('.approval code').textContent.includes('"amount": 100')`)
 	p.until(`document.querySelector('nav .badge')?.textContent === '1'`)
@@ -155,33 +155,33 @@ func decisions(t *testing.T, b *browser) {
 	require.Equal(t, agent.Decision{ApprovalID: "a1", Decision: agent.DecisionApprove, Remember: true, By: "console"}, <-decided)
 	p.until(`document.querySelector('.approval.settled.approve') && document.querySelectorAll('.turn.completed').length === 1`)
 
-	h.asks(t, p, 2, agent.Approval{ApprovalID: "a2"})
+	h.askApproval(t, p, 2, agent.Approval{ApprovalID: "a2"})
 	p.press("Edit…")
 	p.until(`document.activeElement.matches('.approval textarea')`)
-	set := func(text string) {
-		p.do(eval0(`document.querySelector('.decide textarea').focus(); document.activeElement.select()`))
+	setArgs := func(text string) {
+		p.do(runJS(`document.querySelector('.decide textarea').focus(); document.activeElement.select()`))
 		p.write(text)
 	}
-	set(`{"amount": `)
+	setArgs(`{"amount": `)
 	p.sees("No JSON")
 	require.True(t, eval[bool](p, `document.querySelector('.decide .primary').disabled`))
-	set(`[1]`)
+	setArgs(`[1]`)
 	p.sees("The arguments are a JSON object")
-	set(`{"amount": "ten"}`)
-	refuse <- agent.Invalid("args.amount", "want a number")
+	setArgs(`{"amount": "ten"}`)
+	refusals <- agent.Invalid("args.amount", "want a number")
 	p.press("Run with these")
 	p.sees("args.amount: want a number")
-	set(`{"amount": 10}`)
+	setArgs(`{"amount": 10}`)
 	p.key('\r', control)
 	d := <-decided
 	require.Equal(t, agent.DecisionEdit, d.Decision)
 	require.JSONEq(t, `{"amount":10}`, string(d.Args))
 	p.until(`document.querySelector('.approval.settled.edit') && document.querySelectorAll('.turn.completed').length === 2`)
 
-	h.asks(t, p, 3, agent.Approval{ApprovalID: "a3"})
+	h.askApproval(t, p, 3, agent.Approval{ApprovalID: "a3"})
 	p.press("Reject…")
 	p.until(`document.activeElement.matches('.approval textarea')`)
-	p.key(escape) // back, and the turn is not stopped
+	p.key(escape) // closes the form, and does not stop the turn
 	p.press("Reject…")
 	p.until(`document.activeElement.matches('.approval textarea')`)
 	p.write("too much")
@@ -189,7 +189,7 @@ func decisions(t *testing.T, b *browser) {
 	require.Equal(t, agent.Decision{ApprovalID: "a3", Decision: agent.DecisionReject, Message: "too much", By: "console"}, <-decided)
 	p.until(`document.querySelector('.approval.settled.reject')?.innerText.includes('too much') && document.querySelectorAll('.turn.completed').length === 3`)
 
-	h.asks(t, p, 4, agent.Approval{ApprovalID: "a4", Allowed: []agent.DecisionKind{agent.DecisionRespond, agent.DecisionReject}})
+	h.askApproval(t, p, 4, agent.Approval{ApprovalID: "a4", Allowed: []agent.DecisionKind{agent.DecisionRespond, agent.DecisionReject}})
 	require.Equal(t, []string{"reject", "respond"}, eval[[]string](p, `[...document.querySelectorAll('.approval:not(.settled) [data-decision]')].map((e) => e.dataset.decision)`))
 	p.press("Answer it myself…")
 	p.until(`document.activeElement.matches('.approval textarea') && document.querySelector('.decide .primary').disabled`)
@@ -199,8 +199,8 @@ func decisions(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.approval.settled.respond') && document.querySelectorAll('.turn.completed').length === 4`)
 }
 
-func inbox(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testInbox(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	decided := make(chan agent.Decision, 1)
 	h.Decided = func(id agent.TurnID, d agent.Decision) error {
 		h.Emit(id, agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{ApprovalID: d.ApprovalID, Decision: d.Decision, By: d.By}})
@@ -208,8 +208,8 @@ func inbox(t *testing.T, b *browser) {
 		return nil
 	}
 	p := b.open(t, h.url, "/")
-	id := h.asks(t, p, 1, agent.Approval{ApprovalID: "a1"})
-	p.do(eval0(`location.hash = '#/approvals'`))
+	id := h.askApproval(t, p, 1, agent.Approval{ApprovalID: "a1"})
+	p.goTo("approvals")
 	p.until(`document.querySelectorAll('.entry .approval').length === 1`)
 	p.press("Approve")
 	require.Equal(t, "a1", (<-decided).ApprovalID)

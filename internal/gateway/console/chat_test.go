@@ -15,8 +15,8 @@ import (
 // escape is the key Esc.
 const escape = '\u001b'
 
-func answers(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testAnswer(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
 		rt.Say(id, "You said **"+r.Message+"**.")
 	}
@@ -35,7 +35,7 @@ func answers(t *testing.T, b *browser) {
 	require.Equal(t, "#/chat/"+string(first.SessionID)+"/"+string(first.TurnID), eval[string](p, `location.hash`))
 	require.Equal(t, "http://127.0.0.1:8233/namespaces/prod/workflows/turn%2F"+string(first.TurnID), eval[string](p, `document.querySelector('.meta a[target]').href`))
 
-	// The next message is of the same session, and for whom it was picked.
+	// The next message is sent in the same session, to the chosen agent.
 	p.do(setSelect("Agent", "clerk"))
 	p.write("line one")
 	p.key('\r', shift)
@@ -50,7 +50,7 @@ func answers(t *testing.T, b *browser) {
 		Context: agent.InvocationContext{Tenant: "default"},
 	}, second)
 
-	// The timeline, from the events that came.
+	// The timeline shows the events of the stream.
 	p.press("Timeline")
 	p.sees("10 in, 5 out")
 	p.until(`document.querySelectorAll('.spans .step.model').length === 1`)
@@ -60,41 +60,41 @@ func answers(t *testing.T, b *browser) {
 	p.key(escape)
 	p.until(`!document.querySelector('dialog')`)
 
-	// Opened again from the list, everything is there once.
+	// Opened from the list, the conversation has everything once.
 	p.press("New conversation")
 	p.sees("What should be done?")
 	p.click(".conversations a")
 	p.until(`document.querySelectorAll('.turn').length === 2 && document.querySelectorAll('.prose strong').length === 2`)
 }
 
-func streams(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testStreaming(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("count")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning))
 	p.sees("Thinking…")
 	h.Emit(id, token("model/1", "# Numbers\n\nOne is a "), token("model/1", "number.\n\nTwo *is* "))
 	p.until(`document.querySelector('.prose h1')?.textContent === 'Numbers' && document.querySelector('.prose em')?.textContent === 'is'`)
-	p.do(eval0(`document.querySelector('.prose h1').dataset.same = 'yes'`))
+	p.do(runJS(`document.querySelector('.prose h1').dataset.same = 'yes'`))
 	h.Emit(id, token("model/1", "too.\n\n```go\nfunc main() {"))
 	p.until(`document.querySelector('.tail figure .lang')?.textContent === 'go' && document.querySelector('.tail code').textContent === 'func main() {'`)
 	h.Emit(id, token("model/1", "}\n``"), token("model/1", "`\nEnd"))
 	p.until(`document.querySelector('.chunk figure code')?.textContent === 'func main() {}' && document.querySelector('.hljs-keyword')`)
-	p.until(`document.querySelector('.prose h1').dataset.same === 'yes'`) // what stood was not drawn again
+	p.until(`document.querySelector('.prose h1').dataset.same === 'yes'`) // earlier text is not drawn again
 
-	// The model starts again: what it said is void.
+	// A reset removes what the model wrote before.
 	h.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 2}, token("model/1", "Better: three."))
 	p.until(`document.querySelector('.prose').innerText.trim() === 'Better: three.'`)
 	h.Finish(id, agent.TurnCompleted, "Better: three.")
 	p.until(`document.querySelector('.turn.completed') && document.querySelector('.prose').innerText.trim() === 'Better: three.'`)
 }
 
-func resumes(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testReload(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("long work")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "The first half, "))
 	p.sees("The first half,")
 	p.reload()
@@ -108,26 +108,26 @@ func resumes(t *testing.T, b *browser) {
 	p.sees("The first half, and the second.")
 	p.until(`document.querySelector('.turn.completed') && document.querySelectorAll('.said').length === 1 && document.querySelectorAll('.prose').length === 1`)
 
-	// A turn that another browser knows nothing of is found by its address.
+	// A browser that did not start the turn shows it by its address.
 	other := b.open(t, h.url, eval[string](p, `'/' + location.hash`))
 	other.sees("The first half, and the second.")
 	require.Equal(t, "long work", eval[string](other, `document.querySelector('.said p').textContent`))
 	require.Len(t, h.Submitted(), 1)
 }
 
-func survives(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testBrokenConnection(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("go on")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	for i, word := range []string{"one ", "two ", "three"} {
 		h.Emit(id, token("model/1", word))
 		all := strings.Join([]string{"one ", "two ", "three"}[:i+1], "")
 		p.until(`document.querySelector('.prose')?.innerText.trim() === ` + quoted(strings.TrimSpace(all)))
-		h.cut(id) // in the middle of the stream
+		h.cutStreams(id) // in the middle of the stream
 		p.until(`document.querySelector('.working')?.textContent.includes('Connection lost')`)
-		if i > 0 { // the first time the page waits as long as it does
-			p.do(eval0(`document.dispatchEvent(new Event('turnstone:back'))`))
+		if i > 0 { // the first time, the page waits for its own next attempt
+			p.do(runJS(`document.dispatchEvent(new Event('turnstone:back'))`))
 		}
 	}
 	h.Finish(id, agent.TurnCompleted, "one two three")
@@ -135,11 +135,11 @@ func survives(t *testing.T, b *browser) {
 	require.Len(t, h.Submitted(), 1)
 }
 
-func gaps(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testExpiredEvents(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("old")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, token("model/1", "first "), token("model/1", "second "))
 	p.sees("first second")
 	h.Expire(2)
@@ -154,8 +154,8 @@ func gaps(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.turn.completed') && document.querySelector('.prose')?.innerText.trim() === 'first second third'`)
 }
 
-func steers(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testMessagesMeanwhile(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	stopped := make(chan agent.CancelRequest, 1)
 	h.Cancelled = func(id agent.TurnID, c agent.CancelRequest) error {
 		stopped <- c
@@ -164,15 +164,15 @@ func steers(t *testing.T, b *browser) {
 	}
 	p := b.open(t, h.url, "/")
 	p.say("first")
-	first := h.newest(t)
+	first := h.firstTurn(t)
 	h.Emit(first, gatewaytest.Status(agent.StatusRunning), token("model/1", "Working"))
 	p.sees("Working")
 	p.say("and then this")
-	second := h.nth(t, 2)
+	second := h.nthTurn(t, 2)
 	p.sees("Waiting for the turn before it…")
 	p.do(setSelect("What a message does while a turn runs", "interrupt"))
 	p.say("no, this")
-	third := h.nth(t, 3)
+	third := h.nthTurn(t, 3)
 	require.Equal(t, agent.OnBusyQueue, h.Submitted()[1].Request.OnBusy)
 	require.Equal(t, agent.OnBusyInterrupt, h.Submitted()[2].Request.OnBusy)
 	require.Equal(t, h.Submitted()[0].Request.SessionID, h.Submitted()[2].Request.SessionID)
@@ -186,13 +186,13 @@ func steers(t *testing.T, b *browser) {
 	p.until(`[...document.querySelectorAll('.prose')].map((e) => e.innerText.trim()).join() === 'Working,Second.,Third.'`)
 }
 
-func fails(t *testing.T, b *browser) {
-	h := build(t, nil)
-	refuse := make(chan error, 1)
-	refuse <- &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Second, Err: errors.New("the session has 20 messages waiting")}
+func testFailures(t *testing.T, b *browser) {
+	h := newServer(t, nil)
+	refusals := make(chan error, 1)
+	refusals <- &agent.Error{Code: agent.CodeRateLimited, RetryAfter: time.Second, Err: errors.New("the session has 20 messages waiting")}
 	h.Refuse = func(agent.Envelope) error {
 		select {
-		case err := <-refuse:
+		case err := <-refusals:
 			return err
 		default:
 			return nil
@@ -202,22 +202,22 @@ func fails(t *testing.T, b *browser) {
 	p.say("too much")
 	p.sees("Not sent: Too much at once: the session has 20 messages waiting")
 	p.press("Try again")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "I was about"))
 	p.sees("I was about")
 	h.Finish(id, agent.TurnFailed, "")
 	p.sees("The turn failed: the provider said no")
 	p.sees("model_error")
-	p.sees("I was about") // what came before it stays
+	p.sees("I was about") // the text before the failure stays
 	p.press("Try again")
-	again := h.nth(t, 2)
-	require.NotEqual(t, id, again)
-	h.Say(again, "Now it works.")
+	second := h.nthTurn(t, 2)
+	require.NotEqual(t, id, second)
+	h.Say(second, "Now it works.")
 	p.sees("Now it works.")
 	p.until(`document.querySelectorAll('.said').length === 2`)
 
-	// A session that cannot be read is told, and a turn of nobody.
-	p.visit("/#/chat/nobodys/none")
+	// Unknown turns and sessions are errors.
+	p.visit("/#/chat/unknown/none")
 	p.reload()
 	p.sees("there is no turn")
 	p.visit("/#/chat/no-such-session")
@@ -225,12 +225,12 @@ func fails(t *testing.T, b *browser) {
 	p.sees("There is no conversation no-such-session")
 }
 
-// newest waits for the first turn.
-func (h *house) newest(t *testing.T) agent.TurnID { return h.nth(t, 1) }
+// firstTurn waits for the first turn.
+func (h *server) firstTurn(t *testing.T) agent.TurnID { return h.nthTurn(t, 1) }
 
-// nth waits until n turns were submitted, and returns the last of them.
-func (h *house) nth(t *testing.T, n int) agent.TurnID {
+// nthTurn waits for the nth turn.
+func (h *server) nthTurn(t *testing.T, n int) agent.TurnID {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(h.Submitted()) >= n }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return len(h.Submitted()) >= n }, testTimeout, 5*time.Millisecond)
 	return h.Submitted()[n-1].Request.TurnID
 }

@@ -9,63 +9,63 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestBrowser is one test, because there is one browser.
+// TestBrowser runs all tests that use the browser, because they share one.
 func TestBrowser(t *testing.T) {
-	b := launch(t)
+	b := startBrowser(t)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *browser)
 	}{
-		{"modules", modules},
-		{"a message is answered", answers},
-		{"text comes as it is written", streams},
-		{"a reload goes on where the turn is", resumes},
-		{"a connection that breaks loses nothing", survives},
-		{"events that are gone", gaps},
-		{"stop, and a message meanwhile", steers},
-		{"failures are told", fails},
-		{"tools", tools},
-		{"content blocks", blocks},
-		{"decisions", decisions},
-		{"the inbox of approvals", inbox},
-		{"what a person approves reads as it runs", disguised},
-		{"health", wellness},
-		{"credentials", credentials},
-		{"routes", routes},
-		{"catalog", catalog},
-		{"a document is edited", edits},
-		{"two people apply the first document", appliesFirst},
-		{"a document is read, and another one made", reads},
-		{"a document is the same as YAML", writes},
-		{"a turn runs again beside the original", reruns},
-		{"every view of an installation", operates},
-		{"conversations of everybody", lists},
-		{"a turn is found", finds},
-		{"usage, and a view that is left", testLeavingUsage},
-		{"changes of workflows", patches},
-		{"the server restarts", restarts},
-		{"citations", cites},
-		{"hostile text", hostile},
-		{"a hundred thousand words", long},
-		{"keyboard", keyboard},
-		{"phone and dark", phone},
-		{"the pictures of the documentation", album},
+		{"modules", testModules},
+		{"a message is answered", testAnswer},
+		{"text is shown while it is written", testStreaming},
+		{"a reload continues the turn", testReload},
+		{"a lost connection", testBrokenConnection},
+		{"events that are no longer kept", testExpiredEvents},
+		{"stop, and messages to a busy session", testMessagesMeanwhile},
+		{"failures", testFailures},
+		{"tools", testTools},
+		{"content blocks", testBlocks},
+		{"decisions", testDecisions},
+		{"the inbox of approvals", testInbox},
+		{"approvals with hidden characters", testDisguisedCalls},
+		{"health", testHealth},
+		{"credentials", testCredentials},
+		{"routes", testRoutes},
+		{"catalog", testCatalog},
+		{"a document is edited", testEditing},
+		{"two people apply the same first document", testConcurrentFirstApply},
+		{"the editor without and with permission", testEditorPermissions},
+		{"documents as YAML", testYAML},
+		{"a rerun beside its original", testRerun},
+		{"every view of an installation", testViews},
+		{"conversations of all users", testConversations},
+		{"finding turns", testFindingTurns},
+		{"usage, and leaving its view", testLeavingUsage},
+		{"changes of workflows", testWorkflowPatches},
+		{"the server restarts", testRestart},
+		{"citations", testCitations},
+		{"hostile text", testHostileText},
+		{"a hundred thousand words", testLongText},
+		{"keyboard", testKeyboard},
+		{"phone and dark", testPhone},
+		{"the pictures of the documentation", testPictures},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, b) })
 	}
 }
 
-// modules runs the tests of what needs no page, which are written in its own language.
-func modules(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testModules runs the unit tests in JavaScript of modules that need no page.
+func testModules(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	tests, err := os.ReadFile("testdata/unit.js")
 	require.NoError(t, err)
-	require.Empty(t, eval[[]string](p, "("+string(tests)+")("+quoted(h.base(t))+")"))
+	require.Empty(t, eval[[]string](p, "("+string(tests)+")("+quoted(h.filesPath(t))+")"))
 }
 
-// base is the path of this version's files.
-func (h *house) base(t *testing.T) string {
+// filesPath returns the path of the console's files.
+func (h *server) filesPath(t *testing.T) string {
 	t.Helper()
 	_, page := get(t, http.MethodGet, h.url+"/")
 	return regexp.MustCompile(`console/[0-9a-f]{16}/`).FindString(page)

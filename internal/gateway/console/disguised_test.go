@@ -10,13 +10,12 @@ import (
 	"github.com/turnstone-run/turnstone/agent"
 )
 
-// masks are characters that hide, or turn the order of what stands around them.
-const masks = "\u00ad\u034f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\u3164\ufe0f\ufeff\U000E0001\U000E0062\U000E007F"
+// hiddenChars are characters that are invisible or change the order of the text around them.
+const hiddenChars = "\u00ad\u034f\u061c\u200b\u200c\u200d\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2060\u2061\u2062\u2063\u2064\u2066\u2067\u2068\u2069\u3164\ufe0f\ufeff\U000E0001\U000E0062\U000E007F"
 
-// disguised shows a person, who decides, calls that are not what they look like. All of it is to be read, and nothing of it changes when it is
-// sent back.
-func disguised(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testDisguisedCalls asks for approvals of calls with hidden characters. All characters are shown, and the arguments are sent back unchanged.
+func testDisguisedCalls(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	decided := make(chan agent.Decision, 1)
 	h.Decided = func(id agent.TurnID, d agent.Decision) error {
 		h.Emit(id, event("approval/1", agent.Event{Type: agent.EventApprovalResolved, Approval: &agent.Approval{
@@ -26,25 +25,25 @@ func disguised(t *testing.T, b *browser) {
 		return nil
 	}
 	args, err := json.Marshal(map[string]any{
-		"iban": "DE\u202e123\u202c", "to": "good\u200b.example", "k" + masks: masks, "literal": `\u202e`, "name": "שלום 漢字", "to_whom": "ann" + strings.Repeat(" ", 2000) + "and eve",
+		"iban": "DE\u202e123\u202c", "to": "good\u200b.example", "k" + hiddenChars: hiddenChars, "literal": `\u202e`, "name": "שלום 漢字", "to_whom": "ann" + strings.Repeat(" ", 2000) + "and eve",
 		"account": json.RawMessage(`12345678901234567890`),
 	})
 	require.NoError(t, err)
 	p := b.open(t, h.url, "/")
-	// Nothing of the card hides, wherever it stands: in what is read, in what is heard, and in what is edited.
-	bare := func(selector string) {
+	// requireNoHidden checks the texts, attributes and fields of an element.
+	requireNoHidden := func(selector string) {
 		t.Helper()
 		p.until(`document.querySelector(` + quoted(selector) + `)`)
 		require.Empty(t, eval[[]string](p, `(() => {
 			const texts = [...document.querySelectorAll(`+quoted(selector+", "+selector+" *")+`)].flatMap((e) =>
 				[...e.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) => n.data).concat([...e.attributes].map((a) => a.value), e.value ?? []));
-			return texts.filter((x) => [...`+quoted(masks)+`].some((c) => x.includes(c))).map((x) => x.slice(0, 200));
+			return texts.filter((x) => [...`+quoted(hiddenChars)+`].some((c) => x.includes(c))).map((x) => x.slice(0, 200));
 		})()`))
 	}
-	id := h.asks(t, p, 1, agent.Approval{
+	id := h.askApproval(t, p, 1, agent.Approval{
 		ApprovalID: "a1", ToolName: "pay\u202e_me", Description: "Pays\u200b Ann\u2066.", Rule: "r\u00adule", Args: args,
 	})
-	bare(".approval")
+	requireNoHidden(".approval")
 	require.Equal(t, `pay\u202e_me`, eval[string](p, `document.querySelector('.approval header .mono').textContent`))
 	p.sees(`Pays\u200b Ann\u2066.`)
 	shown := eval[string](p, `document.querySelector('.approval code').textContent`)
@@ -54,39 +53,39 @@ func disguised(t *testing.T, b *browser) {
 	} {
 		require.Contains(t, shown, want)
 	}
-	require.Equal(t, exactly(t, args), exactly(t, json.RawMessage(shown)))
-	require.Equal(t, "isolate", eval[string](p, `getComputedStyle(document.querySelector('.approval .hljs-string')).unicodeBidi`), "a string turns nothing beside it")
+	require.Equal(t, decodeExactly(t, args), decodeExactly(t, json.RawMessage(shown)))
+	require.Equal(t, "isolate", eval[string](p, `getComputedStyle(document.querySelector('.approval .hljs-string')).unicodeBidi`), "a string does not change the order of its surroundings")
 
-	require.True(t, eval[bool](p, `[...document.querySelectorAll('.approval pre')].every((e) => e.scrollWidth <= e.clientWidth)`), "nothing is out of sight on the right")
+	require.True(t, eval[bool](p, `[...document.querySelectorAll('.approval pre')].every((e) => e.scrollWidth <= e.clientWidth)`), "nothing is cut off on the right")
 
 	p.press("Edit…")
 	p.until(`document.activeElement.matches('.approval textarea')`)
-	bare(".approval")
+	requireNoHidden(".approval")
 	require.Equal(t, shown, eval[string](p, `document.activeElement.value`))
 	p.press("Run with these")
 	sent := <-decided
 	require.Equal(t, agent.DecisionEdit, sent.Decision)
-	require.Equal(t, exactly(t, args), exactly(t, sent.Args), "what was not edited is what was asked")
+	require.Equal(t, decodeExactly(t, args), decodeExactly(t, sent.Args), "unedited arguments are unchanged")
 	p.until(`document.querySelector('.approval.settled.edit')`)
-	bare(".approval")
+	requireNoHidden(".approval")
 
-	// The call itself, which runs now.
+	// The call that was approved.
 	h.Emit(id, event("tool/c1", agent.Event{Type: agent.EventToolStart, ToolCallID: "c1", ToolName: "pay\u202e_me", Input: args}))
 	p.until(`document.querySelector('.card.tool')`)
 	p.click(".card.tool summary")
 	p.until(`document.querySelector('.card.tool code')`)
-	bare(".card.tool")
+	requireNoHidden(".card.tool")
 
-	// And in the inbox.
+	// The inbox.
 	h.Finish(id, agent.TurnCompleted, "Paid.")
-	h.asks(t, p, 2, agent.Approval{ApprovalID: "a2", ToolName: "pay\u202e_me", Args: args})
-	p.do(eval0(`location.hash = '#/approvals'`))
-	bare(".entry .approval")
+	h.askApproval(t, p, 2, agent.Approval{ApprovalID: "a2", ToolName: "pay\u202e_me", Args: args})
+	p.goTo("approvals")
+	requireNoHidden(".entry .approval")
 	require.Equal(t, shown, eval[string](p, `document.querySelector('.entry .approval code').textContent`))
 }
 
-// exactly decodes JSON without loss, so that two documents compare by what they say.
-func exactly(t *testing.T, document json.RawMessage) any {
+// decodeExactly decodes JSON for comparison: strings are decoded, numbers keep their digits.
+func decodeExactly(t *testing.T, document json.RawMessage) any {
 	t.Helper()
 	var v map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(document, &v))

@@ -13,12 +13,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// analystDocument is the stored document of the agent that the turns of [gatewaytest.Runtime] are of.
+// analystDocument is the stored document of the agent that [gatewaytest.Runtime] names in its turns.
 const analystDocument = `{"description":"Answers with numbers.","kind":"AgentInstance","name":"analyst","node_id":"agent","node_version":"1",` +
 	`"parameters":{"system_message":"You are an analyst.\nAnswer in one sentence.\nName your sources."},"tenant":"*"}`
 
-// withAnalyst adds the analyst's document to the catalog, and moves the catalog to the revision of its documents.
-func (h *house) withAnalyst() {
+// withAnalyst adds the analyst's document to the catalog, and raises the catalog's revision to that of the document.
+func (h *server) withAnalyst() {
 	h.catalog.DocumentList = append(h.catalog.DocumentList, agent.Document{
 		DocumentKey: agent.DocumentKey{Kind: agent.KindAgent, Tenant: agent.SharedTenant, Name: "analyst"}, Source: agent.SourceAPI, Revision: 5, Body: json.RawMessage(analystDocument),
 	})
@@ -27,28 +27,28 @@ func (h *house) withAnalyst() {
 	}
 }
 
-// replaceText writes over the first occurrence of a text in the editor, as somebody does who selects it.
+// replaceText selects the first occurrence of a text in the editor and types another.
 func (p *tab) replaceText(old, text string) {
 	p.t.Helper()
 	p.until(`document.querySelector('[name="text"]')?.value.includes(` + quoted(old) + `)`)
-	p.do(eval0(`(() => { const e = document.querySelector('[name="text"]'); const at = e.value.indexOf(` + quoted(old) + `);
+	p.do(runJS(`(() => { const e = document.querySelector('[name="text"]'); const at = e.value.indexOf(` + quoted(old) + `);
 		e.focus(); e.setSelectionRange(at, at + ` + quoted(old) + `.length); })()`))
 	p.write(text)
 }
 
-// fill writes a text into a field in place of what it has.
+// fill replaces the text of a field.
 func (p *tab) fill(name, text string) {
 	p.t.Helper()
 	p.until(`document.querySelector('[name="` + name + `"]')`)
-	p.do(chromedp.Focus(chromedp.CSS(`[name="`+name+`"]`)), eval0(`document.activeElement.select()`))
+	p.do(chromedp.Focus(chromedp.CSS(`[name="`+name+`"]`)), runJS(`document.activeElement.select()`))
 	p.write(text)
 }
 
-// edits changes an agent: wrong text, a prompt that is tried, another's change meanwhile, and the way back to what was.
-func edits(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testEditing changes an agent: invalid text, trying a draft, a conflicting change, and an earlier version.
+func testEditing(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.withAnalyst()
-	h.runs(t, "desk-1", "ann", "How many incidents?", agent.TurnCompleted)
+	h.runTurn(t, "desk-1", "ann", "How many incidents?", agent.TurnCompleted)
 	h.catalog.Refuse = func(r agent.ApplyRequest) error {
 		if strings.Contains(string(r.Files[0].Data), "modles") {
 			return agent.Faults{{File: r.Files[0].Name, Line: 4, Column: 1, Document: "AgentInstance */analyst", Path: "modles", Message: "unknown field"}}.Err()
@@ -63,7 +63,7 @@ func edits(t *testing.T, b *browser) {
 	p.sees("Edit the text: what would change is shown here.")
 	require.False(t, eval[bool](p, unsaved))
 
-	// What is wrong has its line and its path. A new line begins below the one before it.
+	// Faults have a line and a path. A new line is indented like the line before it.
 	p.replaceText("description:", "modles:")
 	p.key('\r')
 	p.write("- x\ndescription:")
@@ -76,10 +76,10 @@ func edits(t *testing.T, b *browser) {
 	p.replaceText("Answer in one sentence.", "Answer in a table.")
 	p.until(diff + ` === '6 lines as before|parameters:|system_message: |-|You are an analyst.|removed −    Answer in one sentence.|added +    Answer in a table.|Name your sources.'`)
 
-	// The draft is tried with a message; its answer is beside the text, and stays while the text is wrong.
+	// The draft is tried with a message. Its answer is shown beside the text, and stays while the text is invalid.
 	p.fill("message", "How many now?")
 	p.press("Try the draft")
-	tried := h.nth(t, 2)
+	tried := h.nthTurn(t, 2)
 	asked := h.Submitted()[1].Request
 	require.Equal(t, []any{"analyst", "How many now?"}, []any{asked.Agent, asked.Message})
 	require.Contains(t, asked.Draft.Text, "Answer in a table.")
@@ -91,21 +91,21 @@ func edits(t *testing.T, b *browser) {
 	p.replaceText("modles: description:", "description:")
 	p.until(diff + `.includes('added +    Answer in a table.')`)
 
-	// It is tried on a turn of the past; the text is there afterwards, and the browser would ask before it loses it.
+	// The draft is tried on an earlier turn. The text is kept, and the browser asks before it is lost.
 	p.press("Run it with the draft")
-	again := h.nth(t, 3)
+	rerun := h.nthTurn(t, 3)
 	asked = h.Submitted()[2].Request
 	require.Equal(t, []any{agent.TurnID("turn-1"), "", "analyst"}, []any{asked.Rerun.Of, asked.Rerun.Prompt, asked.Draft.Agent})
-	h.Say(again, "Two.")
-	p.until(`location.hash === '#/turns/` + string(again) + `' && document.querySelector('.compare')`)
+	h.Say(rerun, "Two.")
+	p.until(`location.hash === '#/turns/` + string(rerun) + `' && document.querySelector('.compare')`)
 	p.sees("its agent was not applied")
 	require.True(t, eval[bool](p, unsaved))
-	p.do(eval0(`location.hash = '#/catalog/agents/analyst'`))
+	p.goTo("catalog/agents/analyst")
 	p.until(`document.querySelector('.detail .edit')?.textContent === 'Go on with the edit'`)
 	p.click(".detail .edit")
 	p.until(`document.querySelector('[name="text"]')?.value.includes('Answer in a table.')`)
 
-	// Somebody else is faster.
+	// Another user applies a version first.
 	p.until(`document.querySelector('.outcome .primary')?.disabled === false`)
 	_, err := h.catalog.Apply(t.Context(), agent.ApplyRequest{Files: []agent.ManifestFile{{Name: "x", Data: []byte(strings.Replace(analystDocument, "numbers", "figures", 1))}}, By: "bob"})
 	require.NoError(t, err)
@@ -127,22 +127,22 @@ func edits(t *testing.T, b *browser) {
 	last := applied[len(applied)-1]
 	require.Equal(t, []any{"ann", "tables are easier to read", int64(6), false}, []any{last.By, last.Comment, last.BaseRevision, last.DryRun})
 
-	// The history leads back, and a new conversation is with the agent.
+	// The history has the earlier version. A new conversation can be started with the agent.
 	p.until(`document.querySelectorAll('.rows tbody tr').length === 2 && document.querySelector('.rows').innerText.includes('tables are easier to read')`)
-	p.do(eval0(`document.querySelectorAll('.rows .rowlink')[1].click()`))
+	p.do(runJS(`document.querySelectorAll('.rows .rowlink')[1].click()`))
 	p.press("Put this version into the editor")
 	p.until(diff + `.includes('removed −    Answer in a table.|added +    Answer in one sentence.')`)
 	p.press("Discard the edit")
 	p.until(`document.querySelector('[name="text"]').value.includes('Answer in a table.')`)
 	p.click(`header a[href="#/chat?agent=analyst"]`)
 	p.say("hello")
-	h.nth(t, 4)
+	h.nthTurn(t, 4)
 	require.Equal(t, "analyst", h.Submitted()[3].Request.Agent)
 }
 
-// appliesFirst lets two people apply the same new document to an empty catalog.
-func appliesFirst(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testConcurrentFirstApply has two users apply the same new document to an empty catalog.
+func testConcurrentFirstApply(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.catalog.Empty, h.catalog.DocumentList = true, nil
 	p := b.open(t, h.url, "/#/catalog/edit")
 	p.until(`document.querySelector('.outcome .primary')?.disabled === false`)
@@ -154,14 +154,14 @@ func appliesFirst(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.outcome .diff')?.innerText.includes("bob's")`)
 }
 
-// reads shows the editor to somebody who may not apply, and a new document to somebody who may.
-func reads(t *testing.T, b *browser) {
-	h := build(t, gatewaytest.Credentials{
+// testEditorPermissions opens the editor without the permission to apply, then creates a document with it.
+func testEditorPermissions(t *testing.T, b *browser) {
+	h := newServer(t, gatewaytest.Credentials{
 		"reader": gatewaytest.Caller("default", "bob", "catalog.read", "agents.read"), "writer": gatewaytest.Caller("default", "ann", "catalog.*:AgentInstance/c*", "agents.read"),
 	})
 	p := b.open(t, h.url, "/")
 	as := func(key, path string) {
-		p.do(eval0(`sessionStorage.setItem('turnstone.credential', ` + quoted(key) + `); location.hash = ` + quoted(path)))
+		p.do(runJS(`sessionStorage.setItem('turnstone.credential', ` + quoted(key) + `); location.hash = ` + quoted(path)))
 		p.reload()
 		p.until(`document.querySelector('[name="text"], .page .error')`)
 	}
@@ -171,7 +171,7 @@ func reads(t *testing.T, b *browser) {
 	as("writer", "#/catalog/edit/AgentInstance/clerk")
 	p.replaceText("name: clerk", "name: cook")
 	p.until(`document.querySelector('.outcome .op')?.innerText.includes('Creates AgentInstance/cook')`)
-	require.Equal(t, 0, eval[int](p, `document.querySelectorAll('[name="by"]').length`), "the credential says who it is")
+	require.Equal(t, 0, eval[int](p, `document.querySelectorAll('[name="by"]').length`), "the credential names the user")
 	for range 4 {
 		h.catalog.Change(agent.CatalogEvent{})
 	}
@@ -180,9 +180,9 @@ func reads(t *testing.T, b *browser) {
 	require.Equal(t, "ann", h.catalog.Applied()[len(h.catalog.Applied())-1].By)
 }
 
-// writes checks that the YAML which the editor shows reads back as the same document.
-func writes(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testYAML checks that the editor's YAML decodes to the same document.
+func testYAML(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	document := map[string]any{
 		"plain": "a b", "sentence": "It's this, or that; isn't it?", "number": ".5", "word": "No", "empty": "", "list": []any{"x\ny", "- z", []any{1.5, nil, true}, map[string]any{}}, "<<": "*a", "k: #": "#",
@@ -191,7 +191,7 @@ func writes(t *testing.T, b *browser) {
 	}
 	text, err := json.Marshal(document)
 	require.NoError(t, err)
-	written := eval[string](p, `import(new URL(`+quoted(h.base(t)+"js/yaml.js")+`, document.baseURI)).then((m) => m.yaml(`+string(text)+`) + '\n')`)
+	written := eval[string](p, `import(new URL(`+quoted(h.filesPath(t)+"js/yaml.js")+`, document.baseURI)).then((m) => m.yaml(`+string(text)+`) + '\n')`)
 	var read map[string]any
 	require.NoError(t, yaml.Unmarshal([]byte(written), &read), written)
 	require.Equal(t, document, read, written)

@@ -11,8 +11,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// attacks are texts that want to run canary(), load something, or look like the page's own. Each is one answer of a model, whole and by
-// characters, and more than once the arguments and the result of a tool.
+// attacks are texts that try to call canary(), to load something, or to imitate elements of the page.
 func attacks() []string {
 	return []string{
 		`<script>canary(1)</script>`,
@@ -72,7 +71,7 @@ func attacks() []string {
 	}
 }
 
-// attack makes every kind of event of a text, under names of its own.
+// attack emits events of every kind that contain a text.
 func attack(rt *gatewaytest.Runtime, id agent.TurnID, n int, text string) {
 	name := func(what string) string { return fmt.Sprint(what, "/", n) }
 	short := text[:min(len(text), 300)]
@@ -96,17 +95,17 @@ func attack(rt *gatewaytest.Runtime, id agent.TurnID, n int, text string) {
 		}}), event("x", agent.Event{Type: agent.EventError, Error: &agent.Failure{Type: "x", Message: text}}))
 }
 
-func hostile(t *testing.T, b *browser) {
+func testHostileText(t *testing.T, b *browser) {
 	all := attacks()
 	const group = 9
-	h := build(t, nil)
+	h := newServer(t, nil)
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, r agent.TurnRequest) {
 		var from int
 		_, _ = fmt.Sscan(r.Message, &from)
 		rt.Emit(id, gatewaytest.Status(agent.StatusRunning))
 		for n := from; n < min(from+group, len(all)); n++ {
 			attack(rt, id, n, all[n])
-			h.leave(id, agent.Message{Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text(all[n])}})
+			h.addMessages(id, agent.Message{Role: agent.RoleAssistant, Blocks: []agent.Block{agent.Text(all[n])}})
 		}
 		rt.Finish(id, agent.TurnFailed, all[from])
 	}
@@ -115,35 +114,35 @@ func hostile(t *testing.T, b *browser) {
 		p.say(fmt.Sprint(from))
 		p.until(fmt.Sprintf(`document.querySelectorAll('.turn.failed').length === %d`, from/group+1))
 		p.until(fmt.Sprintf(`document.querySelectorAll('.turn:last-child .answer > .prose').length === %d`, 2*min(group, len(all)-from)))
-		p.do(eval0(`for (const e of document.querySelectorAll('.turn:last-child details')) e.open = true`))
+		p.do(runJS(`for (const e of document.querySelectorAll('.turn:last-child details')) e.open = true`))
 		p.until(`[...document.querySelectorAll('.turn:last-child .prose')].every((e) => e.textContent.trim())`)
-		p.harmless(fmt.Sprint("attacks from ", from))
+		p.requireHarmless(fmt.Sprint("attacks from ", from))
 	}
-	// Whoever clicks does not run anything either, and the transcript is as harmless as the stream.
-	p.do(eval0(`for (const e of document.querySelectorAll('.answer *')) { e.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
+	// Neither mouse events nor the transcript run anything.
+	p.do(runJS(`for (const e of document.querySelectorAll('.answer *')) { e.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }));
 		if (e.matches('a')) { e.removeAttribute('target'); e.addEventListener('click', (x) => e.protocol === 'javascript:' || x.preventDefault()); e.click(); } }`))
-	p.harmless("clicked")
+	p.requireHarmless("clicks")
 	p.reload()
 	p.until(fmt.Sprintf(`document.querySelectorAll('.turn.completed, .turn.failed').length === %d`, (len(all)+group-1)/group))
 	p.until(`[...document.querySelectorAll('.prose')].every((e) => e.textContent.trim())`)
-	p.harmless("read again")
+	p.requireHarmless("the transcript")
 
 	// A turn's page and the lists show the same texts.
-	for _, path := range []string{"turns/" + string(h.newest(t)), "turns"} {
-		p.do(eval0(`location.hash = ` + quoted("#/"+path)))
+	for _, path := range []string{"turns/" + string(h.firstTurn(t)), "turns"} {
+		p.goTo(path)
 		p.until(`document.querySelector('.page') && !document.querySelector('.page .working') && document.querySelector('.page .step, .page .rowlink')`)
-		p.do(eval0(`for (const e of document.querySelectorAll('.page details')) e.open = true`))
-		require.Empty(t, eval[[]string](p, `__bad.concat(__refused)`), path)
+		p.do(runJS(`for (const e of document.querySelectorAll('.page details')) e.open = true`))
+		require.Empty(t, eval[[]string](p, `__bad.concat(__violations)`), path)
 		require.Empty(t, eval[[]string](p, `[...document.querySelectorAll('.page :is(script, style, iframe, object, embed, img, video, form:not(.filters)), .page a')]
 			.filter((e) => e.localName !== 'a' || !/^https?:$/.test(e.protocol)).map((e) => e.outerHTML.slice(0, 300))`), path)
 	}
 }
 
-// harmless checks what is on the page after hostile text was shown.
-func (p *tab) harmless(after string) {
+// requireHarmless checks that hostile text ran nothing and made no forbidden element.
+func (p *tab) requireHarmless(after string) {
 	p.t.Helper()
 	require.Empty(p.t, eval[[]string](p, `__bad`), after)
-	require.Empty(p.t, eval[[]string](p, `__refused`), "the policy had to stop something after %s", after)
+	require.Empty(p.t, eval[[]string](p, `__violations`), "violations of the policy after %s", after)
 	require.Empty(p.t, eval[[]string](p, `[...document.querySelectorAll('.turn *')].filter((e) =>
 		['script', 'style', 'iframe', 'object', 'embed', 'link', 'meta', 'base', 'video', 'math', 'use', 'animate', 'template', 'noscript', 'img'].includes(e.localName) ||
 		(e.localName === 'form' && !e.matches('.decide')) ||
@@ -151,18 +150,18 @@ func (p *tab) harmless(after string) {
 		[...e.attributes].some((a) => /^on/i.test(a.name) || a.name === 'style' || a.name === 'srcdoc' || /^\s*(javascript|data|vbscript):/i.test(a.value) && ['href', 'src', 'action'].includes(a.name)) ||
 		(e.id && e.closest('.prose')) || (e.localName === 'a' && e.closest('.prose') && !/^(https?|mailto):$/.test(e.protocol))).map((e) => e.outerHTML.slice(0, 300))`), after)
 	require.True(p.t, eval[bool](p, `document.getElementById('app').parentElement === document.body && document.getElementById('message').localName === 'textarea'`))
-	p.onlyHome()
+	p.requireLocalRequests()
 }
 
-// long shows that a text of 100,000 words neither freezes the page nor is read again and again.
-func long(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testLongText checks that a text of 100,000 words does not freeze the page, and is sanitised only a few times.
+func testLongText(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
-	p.do(eval0(`window.__read = 0; window.__frames = 0; window.__ticks = true;
+	p.do(runJS(`window.__read = 0; window.__frames = 0; window.__ticks = true;
 		(function tick() { __frames++; if (__ticks) requestAnimationFrame(tick); })();
 		const was = DOMPurify.sanitize; DOMPurify.sanitize = (text, ...more) => { __read += text.length; return was.call(DOMPurify, text, ...more); };`))
 	p.say("write a book")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	paragraph := strings.TrimSpace(strings.Repeat("word *stress* `code` and [a link](https://a.example) ten ", 12)) + "\n\n"
 	words, length := 0, 0
 	for words < 100_000 {
@@ -183,9 +182,9 @@ func long(t *testing.T, b *browser) {
 	frames, read := eval[int](p, `(__ticks = false, __frames)`), eval[int](p, `__read`)
 	t.Logf("%d words, %d bytes: %d bytes sanitised, %d frames", words, length, read, frames)
 	require.Less(t, read, 5*length)
-	require.Greater(t, frames, 20, "the page was drawn meanwhile")
-	// Still usable.
+	require.Greater(t, frames, 20, "frames while the text arrived")
+	// The page can still be used.
 	p.say("thanks")
-	h.Say(h.nth(t, 2), "You are welcome.")
+	h.Say(h.nthTurn(t, 2), "You are welcome.")
 	p.sees("You are welcome.")
 }

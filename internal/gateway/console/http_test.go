@@ -21,7 +21,7 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// get asks without a browser's help; headers are pairs.
+// get sends a request without the browser. headers are names and values.
 func get(t *testing.T, method, address string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, address, http.NoBody)
@@ -39,7 +39,7 @@ func get(t *testing.T, method, address string, headers ...string) (*http.Respons
 }
 
 func TestPage(t *testing.T) {
-	h := build(t, nil)
+	h := newServer(t, nil)
 	response, page := get(t, http.MethodGet, h.url+"/")
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	require.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
@@ -71,12 +71,12 @@ func TestPage(t *testing.T) {
 	head, body := get(t, http.MethodHead, h.url+"/")
 	require.Equal(t, http.StatusOK, head.StatusCode)
 	require.Empty(t, body)
-	refused, _ := get(t, http.MethodPost, h.url+"/")
-	require.Equal(t, http.StatusMethodNotAllowed, refused.StatusCode)
+	wrongMethod, _ := get(t, http.MethodPost, h.url+"/")
+	require.Equal(t, http.StatusMethodNotAllowed, wrongMethod.StatusCode)
 }
 
 func TestFiles(t *testing.T) {
-	h := build(t, nil)
+	h := newServer(t, nil)
 	_, page := get(t, http.MethodGet, h.url+"/")
 	found := regexp.MustCompile(`(?:src|href)="(console/([0-9a-f]{16})/[^"]+)"`).FindAllStringSubmatch(page, -1)
 	require.Greater(t, len(found), 20)
@@ -111,18 +111,18 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestConfigOfCallers: pages are anybody's, where the Web UI is concerns those who may see turns.
+// TestConfigOfCallers checks that only callers who may read turns get the address of the Web UI.
 func TestConfigOfCallers(t *testing.T) {
-	open := build(t, nil)
+	open := newServer(t, nil)
 	_, body := get(t, http.MethodGet, open.url+"/console/config.json")
 	require.JSONEq(t, `{"auth":false,"ui_url":"http://127.0.0.1:8233","namespace":"prod"}`, body)
 
-	h := build(t, gatewaytest.Credentials{"reads": gatewaytest.Caller("acme", "ann", "turns.read:analyst"), "decides": gatewaytest.Caller("acme", "bob", "approvals.*")})
+	h := newServer(t, gatewaytest.Credentials{"reader": gatewaytest.Caller("acme", "ann", "turns.read:analyst"), "approver": gatewaytest.Caller("acme", "bob", "approvals.*")})
 	_, body = get(t, http.MethodGet, h.url+"/console/config.json")
 	require.JSONEq(t, `{"auth":true}`, body)
-	_, body = get(t, http.MethodGet, h.url+"/console/config.json", "Authorization", "Bearer decides")
+	_, body = get(t, http.MethodGet, h.url+"/console/config.json", "Authorization", "Bearer approver")
 	require.JSONEq(t, `{"auth":true}`, body)
-	_, body = get(t, http.MethodGet, h.url+"/console/config.json", "Authorization", "Bearer reads")
+	_, body = get(t, http.MethodGet, h.url+"/console/config.json", "Authorization", "Bearer reader")
 	require.JSONEq(t, `{"auth":true,"ui_url":"http://127.0.0.1:8233","namespace":"prod"}`, body)
 	response, _ := get(t, http.MethodGet, h.url+"/console/config.json", "Authorization", "Bearer nobody")
 	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
@@ -137,7 +137,7 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestLibraries: the libraries are the files that were published, by their checksums, and each has its licence.
+// TestLibraries checks that the libraries have the checksums of the published files, and that each has its licence.
 func TestLibraries(t *testing.T) {
 	const dir = "static/lib"
 	listed := map[string]string{}
@@ -157,7 +157,7 @@ func TestLibraries(t *testing.T) {
 			return
 		}
 		sum := sha256.Sum256(data)
-		require.Equal(t, listed[inside], hex.EncodeToString(sum[:]), "%s is not the file that was taken over", name)
+		require.Equal(t, listed[inside], hex.EncodeToString(sum[:]), "%s is not the published file", name)
 		require.NotContains(t, string(data), "sourceMappingURL", name)
 		delete(listed, inside)
 	})
@@ -168,7 +168,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestModules: every import of our own scripts leads to a file, and none of them makes HTML or code of text.
+// TestModules checks that the imports of the console's scripts exist, and that no script turns text into HTML or code.
 func TestModules(t *testing.T) {
 	imports := regexp.MustCompile(`(?m)^(?:import|export)\b(?:[^'"\n]*\bfrom)?\s*['"]([^'"]+)['"]`)
 	walk(t, "static/js", func(name string, data []byte) {

@@ -17,17 +17,17 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// ledger is the port of usage reports: the same for each of the last days that are asked for. While hold is set, it answers nobody.
-type ledger struct {
+// usageReports is a port of usage reports with rows for each requested day. While hold is set, requests wait until they are cancelled.
+type usageReports struct {
 	mu   sync.Mutex
-	hold chan error // takes why a request ended
-	seen agent.UsageQuery
+	hold chan error // receives the errors of the cancelled requests
+	last agent.UsageQuery
 }
 
-func (l *ledger) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
+func (l *usageReports) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage, error) {
 	l.mu.Lock()
 	hold := l.hold
-	l.seen = q
+	l.last = q
 	l.mu.Unlock()
 	if hold != nil {
 		<-ctx.Done()
@@ -56,14 +56,26 @@ func (l *ledger) Usage(ctx context.Context, q agent.UsageQuery) (agent.UsagePage
 	return page, nil
 }
 
-// keeper is the port of schedules, with one that runs each morning.
-type keeper struct{ gateway.Schedules }
+func (l *usageReports) setHold(hold chan error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hold = hold
+}
 
-func (k *keeper) Resolve(context.Context, string, string) (agent.Plan, string, error) {
+func (l *usageReports) lastQuery() agent.UsageQuery {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// schedules is a port of schedules with one schedule that runs each morning and a paused one.
+type schedules struct{ gateway.Schedules }
+
+func (k *schedules) Resolve(context.Context, string, string) (agent.Plan, string, error) {
 	return agent.Plan{}, "", nil
 }
 
-func (k *keeper) Get(context.Context, string, string) (agent.Schedule, error) {
+func (k *schedules) Get(context.Context, string, string) (agent.Schedule, error) {
 	return agent.Schedule{
 		Name: "morning-report", Description: "The numbers of the night, before the office opens.", Agent: "analyst", Message: "Summarise the incidents of the night, worst first.",
 		Cron: []string{"0 7 * * 1-5"}, TimeZone: "Europe/Berlin", UpdatedBy: "ann", Revision: 3,
@@ -71,14 +83,14 @@ func (k *keeper) Get(context.Context, string, string) (agent.Schedule, error) {
 	}, nil
 }
 
-func (k *keeper) List(context.Context, string, agent.Page) (agent.SchedulePage, error) {
+func (k *schedules) List(context.Context, string, agent.Page) (agent.SchedulePage, error) {
 	s, _ := k.Get(context.Background(), "", "")
 	s.Next = nil
 	paused := agent.Schedule{Name: "watch-prices", Kind: "heartbeat", Message: "Are there fares below $200?", Every: "15m", Paused: true, UpdatedBy: "bob"}
 	return agent.SchedulePage{Schedules: []agent.Schedule{s, paused}}, nil
 }
 
-func (k *keeper) Runs(context.Context, string, string, agent.Page) (agent.ScheduleRunPage, error) {
+func (k *schedules) Runs(context.Context, string, string, agent.Page) (agent.ScheduleRunPage, error) {
 	end := gatewaytest.Epoch().Add(9 * time.Second)
 	return agent.ScheduleRunPage{Runs: []agent.ScheduleRun{{
 		RunID: "r-1", Status: "completed", TurnID: "turn-3", Output: "Two incidents, both closed.", StartedAt: gatewaytest.Epoch(), EndedAt: &end,
@@ -86,8 +98,8 @@ func (k *keeper) Runs(context.Context, string, string, agent.Page) (agent.Schedu
 	}}}, nil
 }
 
-// runs starts a turn as another client does, and ends it.
-func (h *house) runs(t *testing.T, session, user, message string, status agent.TurnStatus) agent.TurnID {
+// runTurn starts a turn as another client would, and ends it unless status is empty.
+func (h *server) runTurn(t *testing.T, session, user, message string, status agent.TurnStatus) agent.TurnID {
 	t.Helper()
 	r, err := h.Submit(t.Context(), agent.Envelope{Request: agent.TurnRequest{
 		TurnID: agent.TurnID(fmt.Sprintf("turn-%d", len(h.Submitted())+1)), SessionID: agent.SessionID(session), Message: message, Channel: "telegram", Context: agent.InvocationContext{Tenant: agent.DefaultTenant, UserID: user},
@@ -101,8 +113,8 @@ func (h *house) runs(t *testing.T, session, user, message string, status agent.T
 	return r.TurnID
 }
 
-// busy fills an installation: sessions, one long turn, a workflow with a run, documents and an audit trail. It returns the long turn.
-func (h *house) busy(t *testing.T) agent.TurnID {
+// fillInstallation adds sessions, a long turn, a workflow with a run, a document and an audit trail. It returns the long turn.
+func (h *server) fillInstallation(t *testing.T) agent.TurnID {
 	t.Helper()
 	for i, message := range []string{
 		"Summarise the open incidents", "Which customers have not paid since August? List them with the amount, the oldest first, and say whom to call about it.",
@@ -112,7 +124,7 @@ func (h *house) busy(t *testing.T) agent.TurnID {
 		if i == 2 {
 			status = agent.TurnFailed
 		}
-		h.runs(t, fmt.Sprintf("desk-%d", i+1), []string{"ann", "bob", "celeste@example.com"}[i%3], message, status)
+		h.runTurn(t, fmt.Sprintf("desk-%d", i+1), []string{"ann", "bob", "celeste@example.com"}[i%3], message, status)
 	}
 	definition := `{"description":"Tells the desk when a fare is low.","nodes":[{"id":"look","type":"agent","config":{"agent":"analyst","message":"Fares NYC to LAX"}},` +
 		`{"id":"tell","type":"task","config":{"action":"email","to":"desk@example.com","subject":"Low fare","body":"{{text}}"}}],"edges":[{"from":"look","to":"tell"}],"schedules":[{"id":"hourly","cron":"0 * * * *"}]}`
@@ -134,17 +146,17 @@ func (h *house) busy(t *testing.T) agent.TurnID {
 	return h.longTurn(t)
 }
 
-// longTurn runs a turn with everything that a timeline shows: preparation, a call that is begun again, tools, and a wait for a person.
-func (h *house) longTurn(t *testing.T) agent.TurnID {
+// longTurn runs a turn with everything that a timeline shows: preparation, a repeated model call, tools and an approval.
+func (h *server) longTurn(t *testing.T) agent.TurnID {
 	t.Helper()
-	id := h.runs(t, "trip-1", "ann", "Fetch flights from NYC to LAX, sort by price, and book the cheapest one for Ann.", "")
+	id := h.runTurn(t, "trip-1", "ann", "Fetch flights from NYC to LAX, sort by price, and book the cheapest one for Ann.", "")
 	ms := func(all ...int) (at []time.Duration) {
 		for _, n := range all {
 			at = append(at, time.Duration(n)*time.Millisecond)
 		}
 		return at
 	}
-	h.takes(id, ms(0, 20, 40, 320, 900, 1200, 1300, 1900, 2600, 2700, 2720, 4100, 4200, 4300, 9200, 9250, 9900, 10400, 10500)...)
+	h.setEventTimes(id, ms(0, 20, 40, 320, 900, 1200, 1300, 1900, 2600, 2700, 2720, 4100, 4200, 4300, 9200, 9250, 9900, 10400, 10500)...)
 	prepare := func(kind agent.EventType, e agent.Event) agent.Event {
 		e.Type, e.ToolCallID, e.ToolName, e.SourceNodeName = kind, "prepare/retrieve", "retrieve", "prepare"
 		return event("prepare", e)
@@ -170,7 +182,7 @@ func (h *house) longTurn(t *testing.T) agent.TurnID {
 		event("approval/1", agent.Event{Type: agent.EventApprovalResolved, Approval: &decided}),
 		gatewaytest.Status(agent.StatusRunning),
 		token("model/2", "Booked **AU164** for Ann [1]."), usage("model/2", 1515, 169, 0.0047))
-	h.end(id, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
+	h.endTurn(id, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
 		o.Output, o.Model, o.ExecutionTimeMS = "Booked **AU164** for Ann.", "gpt-4o", 10500
 		o.Usage = agent.Usage{InputTokens: 2699, OutputTokens: 240, CachedTokens: 1349, CostUSD: 0.0071}
 		o.ToolCalls = []agent.ToolCallNote{{ID: "c1", Tool: "execute_pipeline"}, {ID: "c2", Tool: "execute_pipeline"}, {ID: "c3", Tool: "book_flight"}}
@@ -178,22 +190,23 @@ func (h *house) longTurn(t *testing.T) agent.TurnID {
 	return id
 }
 
-// again runs a turn again, with another answer.
-func (h *house) again(t *testing.T, of agent.TurnID) agent.TurnID {
+// runRerun runs a turn again with another answer.
+func (h *server) runRerun(t *testing.T, of agent.TurnID) agent.TurnID {
 	t.Helper()
 	r, err := h.Rerun(t.Context(), of, agent.Envelope{Request: agent.TurnRequest{
 		TurnID: "again-1", SessionID: "again-1", Model: "offline", Context: agent.InvocationContext{Tenant: agent.DefaultTenant}, Rerun: &agent.Rerun{FromStep: 2},
 	}})
 	require.NoError(t, err)
 	h.Emit(r.TurnID, gatewaytest.Status(agent.StatusRunning), token("model/1", "Nothing was booked."))
-	h.end(r.TurnID, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
+	h.endTurn(r.TurnID, agent.TurnCompleted, func(o *agent.AgentStepOutput) {
 		o.Output = "Nothing was booked. The cheapest flight is **AU164** at $234, and it leaves at 08:15."
 		o.Model, o.ExecutionTimeMS, o.Usage = "offline", 1400, agent.Usage{InputTokens: 900, OutputTokens: 12}
 	})
 	return r.TurnID
 }
 
-// operatorViews are the views of an installation, with what each shows of [house.busy]. {turn} stands for the long turn, {rerun} for its rerun.
+// operatorViews are the views of an installation and the texts that each shows after [server.fillInstallation]. {turn} is the id of the long
+// turn, {rerun} that of its rerun.
 var operatorViews = []struct {
 	path string
 	has  []string
@@ -225,44 +238,44 @@ var operatorViews = []struct {
 	{"chat/trip-1", []string{"Booked"}},
 }
 
-var viewPictures = flag.String("views", "", "a folder that gets a picture of every view")
+var viewPictures = flag.String("views", "", "a folder for pictures of every view")
 
-// operates opens every view of an installation, wide and narrow, light and dark: what it shows is there, fits, and has a name.
-func operates(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testViews opens every view of an installation, wide and light, then narrow and dark.
+func testViews(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.withAnalyst()
-	id := h.busy(t)
-	again := h.again(t, id)
-	places := strings.NewReplacer("{turn}", string(id), "{rerun}", string(again))
+	id := h.fillInstallation(t)
+	rerun := h.runRerun(t, id)
+	ids := strings.NewReplacer("{turn}", string(id), "{rerun}", string(rerun))
 	p := b.open(t, h.url, "/#/turns")
 	for _, narrow := range []bool{false, true} {
 		width := 1400
 		if narrow {
 			width = 390
 		}
-		p.size(int64(width), 800, 1)
-		p.dark(narrow)
+		p.resize(int64(width), 800, 1)
+		p.setDark(narrow)
 		for _, v := range operatorViews {
-			p.do(eval0(`location.hash = ` + quoted("#/"+places.Replace(v.path))))
+			p.goTo(ids.Replace(v.path))
 			p.until(`document.querySelector('.page, .chat') && !document.querySelector('main .working')`)
 			for _, text := range v.has {
 				p.until(`document.querySelector('.page, .chat').innerText.includes(` + quoted(text) + `)`)
 			}
-			p.fits(width)
-			p.named()
+			p.requireFits(width)
+			p.requireLabels()
 			if *viewPictures != "" {
 				name := strings.NewReplacer("{turn}", "one", "{rerun}", "rerun", "/", "-", "?", "-", "=", "-", "*", "all").Replace(v.path)
-				p.dark(!narrow)
-				p.picture(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, !narrow))
-				p.dark(narrow)
-				p.picture(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, narrow))
+				p.setDark(!narrow)
+				p.screenshot(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, !narrow))
+				p.setDark(narrow)
+				p.screenshot(*viewPictures, fmt.Sprintf("%s-%d-%t.png", name, width, narrow))
 			}
 		}
 	}
 }
 
-// fits checks that nothing of the page is out of sight on the right.
-func (p *tab) fits(width int) {
+// requireFits checks that nothing is cut off on the right.
+func (p *tab) requireFits(width int) {
 	p.t.Helper()
 	p.until(fmt.Sprintf(`document.documentElement.scrollWidth <= %d`, width))
 	require.Empty(p.t, eval[[]string](p, fmt.Sprintf(`[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > %d && !e.closest('.table, pre, .args, .tabs, .listing, .track, .hidden, td, .name'))

@@ -17,44 +17,44 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// pick chooses an option of a choice with a label, as setSelect does, on a page of the class that a test waits for.
-func (p *tab) pick(label, value string) {
+// choose waits for a select element and chooses an option.
+func (p *tab) choose(label, value string) {
 	p.t.Helper()
 	p.until(`document.querySelector('select[aria-label=` + quoted(label) + `]')`)
 	p.do(setSelect(label, value))
 }
 
-// lists looks at the conversations of everybody in a browser that began none of them.
-func lists(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testConversations lists the conversations of all users in a browser that started none of them.
+func testConversations(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	for i := range 52 {
-		h.runs(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
+		h.runTurn(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
 	}
-	h.runs(t, "s-broken", "bob", "a broken one", agent.TurnFailed)
-	running := h.runs(t, "s-running", "bob", "what runs", "")
+	h.runTurn(t, "s-broken", "bob", "a broken one", agent.TurnFailed)
+	running := h.runTurn(t, "s-running", "bob", "what runs", "")
 	p := b.open(t, h.url, "/")
 	titles := `[...document.querySelectorAll('.conversations .title')].map((e) => e.textContent).join()`
 	p.until(titles + `.startsWith('what runs,a broken one,question 51,question 50,')`)
-	require.Equal(t, 50, eval[int](p, `document.querySelectorAll('.conversations a').length`), "a page, and no more")
+	require.Equal(t, 50, eval[int](p, `document.querySelectorAll('.conversations a').length`), "one page")
 	p.press("Older")
 	p.until(titles + ` === 'question 3,question 2,question 1,question 0'`)
 	p.press("Newest")
 	p.until(titles + `.startsWith('what runs')`)
 
-	// Search and filters are the server's.
+	// Search and filters.
 	p.do(chromedp.Focus(chromedp.CSS(`input[aria-label="Search conversations"]`)))
 	p.write("QUESTION 7")
 	p.until(titles + ` === 'question 7'`)
-	p.do(eval0(`document.activeElement.select()`))
+	p.do(runJS(`document.activeElement.select()`))
 	p.key([]rune(kb.Backspace)[0])
-	p.pick("Status of the conversations", "failed")
+	p.choose("Status of the conversations", "failed")
 	p.until(titles + ` === 'a broken one'`)
-	p.pick("Status of the conversations", "")
-	p.pick("Agent of the conversations", "clerk")
+	p.choose("Status of the conversations", "")
+	p.choose("Agent of the conversations", "clerk")
 	p.sees("Nothing matches.")
-	p.pick("Agent of the conversations", "")
+	p.choose("Agent of the conversations", "")
 
-	// The transcript of another's session, and a title, which every browser shows.
+	// The transcript of another user's session, and its title, which all browsers show.
 	p.until(titles + `.startsWith('what runs,a broken')`)
 	p.click(`[data-session="s-51"] a`)
 	p.until(`document.querySelector('.said p')?.textContent === 'question 51' && document.querySelector('.prose').innerText.trim() === 'Here you are.'`)
@@ -68,10 +68,10 @@ func lists(t *testing.T, b *browser) {
 	rename("My favourite")
 	p.until(`document.querySelector('[data-session="s-51"] .title').textContent === 'My favourite' && document.title.startsWith('My favourite')`)
 	require.NoError(t, h.SetTitle(t.Context(), agent.DefaultTenant, "s-0", "Not on <b>\u202ethis\u202c page", "bob"))
-	other := b.open(t, h.url, "/#/chat/s-0") // it keeps nothing of the first one
+	other := b.open(t, h.url, "/#/chat/s-0") // has no state of the first tab
 	other.until(`document.querySelector('[data-session="s-51"] .title')?.textContent === 'My favourite'`)
 	other.until(`document.title.startsWith('Not on <b>\\u202ethis\\u202c page')`)
-	other.pick("Status of the conversations", "completed")
+	other.choose("Status of the conversations", "completed")
 	other.do(chromedp.Focus(chromedp.CSS(`input[aria-label="Search conversations"]`)))
 	other.write("FAVOURITE")
 	other.until(titles + ` === 'My favourite'`)
@@ -87,22 +87,22 @@ func lists(t *testing.T, b *browser) {
 	p.until(`document.querySelector('[data-session="s-50"] [role=alert]')?.textContent.includes('s-50')`)
 	p.key([]rune(kb.Escape)[0])
 
-	// One that runs is followed by its id alone; one that does not exist says so.
+	// A running turn is followed by its session alone. An unknown session is an error.
 	p.visit("/#/chat/s-running")
 	p.reload()
 	p.until(`document.querySelector('.turn.running .said p')?.textContent === 'what runs'`)
 	h.Emit(running, token("model/1", "Still at it."))
 	p.sees("Still at it.")
-	p.do(eval0(`location.hash = '#/chat/s-unknown'`))
+	p.goTo("chat/s-unknown")
 	p.sees("There is no conversation s-unknown")
 	require.False(t, eval[bool](p, `document.body.innerText.includes('What should be done?')`))
 }
 
-// finds goes from the list of turns to what one call of one of them was given, with the keyboard.
-func finds(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testFindingTurns goes with the keyboard from the list of turns to the arguments of a call.
+func testFindingTurns(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	for i := range 60 {
-		h.runs(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
+		h.runTurn(t, fmt.Sprintf("s-%d", i), "ann", fmt.Sprintf("question %d", i), agent.TurnCompleted)
 	}
 	id := h.longTurn(t)
 	p := b.open(t, h.url, "/#/turns")
@@ -133,9 +133,9 @@ func finds(t *testing.T, b *browser) {
 	p.click(".crumb a")
 	p.until(rows + ` === 50`)
 
-	// A turn that runs grows on its page.
-	running := h.runs(t, "s-now", "ann", "now", "")
-	p.do(eval0(`location.hash = '#/turns/` + string(running) + `'`))
+	// A running turn gets its new steps on its page.
+	running := h.runTurn(t, "s-now", "ann", "now", "")
+	p.goTo("turns/" + string(running))
 	p.until(`document.querySelector('.status.running')`)
 	h.Emit(running, toolEvent(agent.EventToolStart, "c9", agent.Event{Input: json.RawMessage(`{}`)}))
 	p.until(`document.querySelector('.step.tool.open .took')?.textContent === 'running'`)
@@ -143,43 +143,38 @@ func finds(t *testing.T, b *browser) {
 	p.until(`document.querySelector('h1 ~ .status.failed') && document.querySelector('.page .broken').innerText.includes('the provider said no')`)
 }
 
-// testLeavingUsage checks that leaving the view of usage cancels its request, and that the view shows a plot if nobody leaves it.
+// testLeavingUsage checks that leaving the view of usage cancels its request, and that the view shows a plot otherwise.
 func testLeavingUsage(t *testing.T, b *browser) {
-	h := build(t, nil)
+	h := newServer(t, nil)
 	hold := make(chan error, 8)
-	h.ledger.mu.Lock()
-	h.ledger.hold = hold
-	h.ledger.mu.Unlock()
+	h.usage.setHold(hold)
 	p := b.open(t, h.url, "/#/usage")
 	p.until(`document.querySelector('.page .working')`)
-	require.Eventually(t, func() bool { h.ledger.mu.Lock(); defer h.ledger.mu.Unlock(); return !h.ledger.seen.Since.IsZero() }, patience, 5*time.Millisecond)
-	p.do(eval0(`location.hash = '#/audit'`))
+	require.Eventually(t, func() bool { return !h.usage.lastQuery().Since.IsZero() }, testTimeout, 5*time.Millisecond)
+	p.goTo("audit")
 	select {
 	case err := <-hold:
-		require.ErrorIs(t, err, context.Canceled) // not the time that the server gives it
-	case <-time.After(patience):
-		require.Fail(t, "the request of the view that was left goes on")
+		require.ErrorIs(t, err, context.Canceled) // not its time limit
+	case <-time.After(testTimeout):
+		require.Fail(t, "the request goes on after its view was left")
 	}
-	h.ledger.mu.Lock()
-	h.ledger.hold = nil
-	h.ledger.mu.Unlock()
-	p.do(eval0(`location.hash = '#/usage'`))
+	h.usage.setHold(nil)
+	p.goTo("usage")
 	p.until(`document.querySelectorAll('.chart rect').length === 60 && document.querySelector('.legend').innerText.includes('not priced')`)
 	p.press("calls")
 	p.until(`document.querySelectorAll('.chart rect').length === 90 && location.hash.includes('measure=calls')`)
-	p.pick("Period", "7 days")
+	p.choose("Period", "7 days")
 	p.until(`document.querySelectorAll('.chart text[text-anchor="middle"]').length === 7`)
-	p.pick("Group by", "agent")
+	p.choose("Group by", "agent")
 	p.until(`document.querySelector('.rows th:nth-child(2)')?.textContent === 'Agent'`)
-	h.ledger.mu.Lock()
-	defer h.ledger.mu.Unlock()
-	require.Equal(t, []agent.UsageKey{agent.UsageDay, agent.UsageAgent}, h.ledger.seen.Group)
-	require.Equal(t, time.Now().UTC().AddDate(0, 0, -6).Format(time.DateOnly), h.ledger.seen.Since.Format(time.DateOnly))
+	query := h.usage.lastQuery()
+	require.Equal(t, []agent.UsageKey{agent.UsageDay, agent.UsageAgent}, query.Group)
+	require.Equal(t, time.Now().UTC().AddDate(0, 0, -6).Format(time.DateOnly), query.Since.Format(time.DateOnly))
 }
 
-// patches asks a person about a change of a workflow.
-func patches(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testWorkflowPatches asks for an approval of a change of a workflow.
+func testWorkflowPatches(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	key := agent.WorkflowKey{Tenant: agent.DefaultTenant, Owner: "ann", Tag: "fares"}
 	_, err := h.PutWorkflow(t.Context(), gateway.WorkflowPut{WorkflowKey: key, By: "ann", Definition: json.RawMessage(
 		`{"description":"old words","nodes":[{"id":"look","type":"agent","config":{"agent":"analyst","message":"Fares"}}],"edges":[]}`)})
@@ -187,7 +182,7 @@ func patches(t *testing.T, b *browser) {
 	p := b.open(t, h.url, "/")
 	args := `{"workflow_tag":"fares","patch_spec":{"description":"daily","operations":[{"op":"replace","path":"/nodes/0/config/message","value":"Fares b\u202eelow $200"},` +
 		`{"op":"add","path":"/nodes/-","value":{"id":"tell","limit":12345678901234567890}},{"op":"remove","path":"/description"}]}}`
-	h.asks(t, p, 1, agent.Approval{
+	h.askApproval(t, p, 1, agent.Approval{
 		ApprovalID: "a1", ToolName: "patch_workflow", Args: json.RawMessage(args), Rule: "not inherently safe",
 		Description: "Tool execution requires approval\n\nTool: patch_workflow\nArgs: " + args,
 	})
@@ -198,39 +193,39 @@ func patches(t *testing.T, b *browser) {
 	p.sees("You are asked because patch_workflow is not marked as safe, and the agent does not let it run without a person.")
 	require.False(t, eval[bool](p, `document.querySelector('.approval').innerText.includes('Args:')`), "the call is shown once")
 	require.Equal(t, []string{"rgb(226, 243, 231)", "rgb(253, 233, 231)"}, eval[[]string](p, `['.add', '.remove'].map((c) => getComputedStyle(document.querySelector('.diff ' + c)).backgroundColor)`))
-	p.size(390, 800, 1)
-	p.fits(390)
+	p.resize(390, 800, 1)
+	p.requireFits(390)
 }
 
-// restarts stops the server and starts it: the light tells the truth, and what was open goes on within three seconds.
-func restarts(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testRestart stops and starts the server: the health is shown, and the open stream goes on within three seconds.
+func testRestart(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("go on")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	h.Emit(id, token("model/1", "before"))
 	p.sees("before")
 	p.until(`document.querySelector('.health.ok')`)
-	p.do(eval0(`Math.random = () => 100`)) // the stream's own next attempt is half a minute away: only what sees the server come back is fast enough
+	p.do(runJS(`Math.random = () => 100`)) // the stream would retry after half a minute: only the health check notices the server in time
 	h.stop()
 	p.until(`document.querySelector('.health.failing')?.innerText.trim() === 'cannot be reached'`)
 	p.until(`document.querySelector('.working')?.textContent.includes('Connection lost')`)
 	h.Emit(id, token("model/1", " and after"))
 	h.start(t)
-	began := time.Now()
+	started := time.Now()
 	p.until(`document.querySelector('.health.ok')?.innerText.trim() === 'all is well' && document.querySelector('.prose').innerText.trim() === 'before and after'`)
-	require.Less(t, time.Since(began), 3*time.Second)
+	require.Less(t, time.Since(started), 3*time.Second)
 	require.Len(t, h.Submitted(), 1)
 	h.Finish(id, agent.TurnCompleted, "before and after")
 	p.until(`document.querySelector('.turn.completed')`)
 }
 
-// cites shows that a number in a text and the source of it are the same, whatever else is cited.
-func cites(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testCitations checks that the numbers in a text are those of the sources.
+func testCitations(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/")
 	p.say("how long?")
-	id := h.newest(t)
+	id := h.firstTurn(t)
 	text := "Leave is 30 days [3]. 😀 Sick leave is separate [1, 3], `a[1]` is code, [9] is nothing."
 	at := func(marker string, title, address string) agent.Annotation {
 		before, _, _ := strings.Cut(text, marker)

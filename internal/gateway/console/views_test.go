@@ -15,22 +15,22 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-func credentials(t *testing.T, b *browser) {
-	h := build(t, gatewaytest.Credentials{
+func testCredentials(t *testing.T, b *browser) {
+	h := newServer(t, gatewaytest.Credentials{
 		"right-key": gatewaytest.Caller("acme", "ann", "*"), "poor-key": gatewaytest.Caller("acme", "bob", "turns.run", "turns.read"),
 	})
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, "I know you.") }
 	p := b.open(t, h.url, "/")
 	p.sees("This server wants to know who you are.")
-	give := func(key string) {
+	enter := func(key string) {
 		p.until(`document.activeElement.name === 'credential'`)
-		p.do(eval0(`document.activeElement.select()`))
+		p.do(runJS(`document.activeElement.select()`))
 		p.write(key)
 		p.key('\r')
 	}
-	give("wrong-key")
+	enter("wrong-key")
 	p.sees("the credential is not valid")
-	give("Bearer right-key")
+	enter("Bearer right-key")
 	p.say("who am I?")
 	p.sees("I know you.")
 	first := h.Submitted()[0]
@@ -46,48 +46,48 @@ func credentials(t *testing.T, b *browser) {
 	p.sees("This server wants to know who you are.")
 	require.Nil(t, eval[*string](p, `sessionStorage.getItem('turnstone.credential')`))
 
-	// Another one sees other conversations, and what it may not do is told.
+	// Another credential has other conversations, and an error for what it may not do.
 	p.until(`document.querySelector('.gate .check input')`)
 	p.click(".gate .check input")
 	p.do(chromedp.Focus(chromedp.CSS(`input[name="credential"]`)))
-	give("poor-key")
+	enter("poor-key")
 	p.until(`document.querySelector('.side .empty')`)
 	require.Equal(t, "poor-key", eval[string](p, `localStorage.getItem('turnstone.credential')`))
-	p.do(eval0(`location.hash = '#/catalog/documents'`))
+	p.goTo("catalog/documents")
 	p.sees("Not allowed: the credential does not allow catalog.read")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, address := range p.requests {
-		require.NotContains(t, address, "-key", "a credential is never in an address")
+		require.NotContains(t, address, "-key", "no URL contains a credential")
 	}
 }
 
-// wellness shows how the server is: the dot has its colour in both schemes, and what is wrong says what to do.
-func wellness(t *testing.T, b *browser) {
-	h := build(t, nil)
+// testHealth checks the colours of the health dot in both colour schemes, and the hints of unhealthy dependencies.
+func testHealth(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	since := time.Date(2026, 11, 22, 16, 43, 44, 0, time.UTC)
 	postgres := gateway.Dependency{Name: "postgres", OK: true, State: gateway.HealthOK, Detail: "3 of 10 connections in use", Took: 14 * time.Millisecond}
 	redis := gateway.Dependency{Name: "redis", State: gateway.HealthDegraded, Detail: "dial tcp: refused", Hint: "Jobs wait, everything else runs.", Since: since}
 	p := b.open(t, h.url, "/")
 	p.until(`document.querySelector('.health.ok')?.innerText.trim() === 'all is well'`)
-	dot := func(class, words, colour string) {
+	requireDot := func(class, words, colour string) {
 		t.Helper()
 		p.reload()
 		p.until(`document.querySelector('.health.` + class + `')?.innerText.trim() === ` + quoted(words))
 		for _, dark := range []bool{false, true} {
-			p.dark(dark)
+			p.setDark(dark)
 			want := eval[string](p, `(() => { const e = document.body.appendChild(document.createElement('i')); e.style.color = 'var(`+colour+`)';
 				const c = getComputedStyle(e).color; e.remove(); return c; })()`)
 			require.Equal(t, want, eval[string](p, `getComputedStyle(document.querySelector('.health .dot')).backgroundColor`), "dark: %v", dark)
 		}
 	}
-	dot("ok", "all is well", "--good")
-	h.sicken(postgres, redis)
-	dot("degraded", "redis is degraded", "--warn")
+	requireDot("ok", "all is well", "--good")
+	h.setHealth(postgres, redis)
+	requireDot("degraded", "redis is degraded", "--warn")
 	require.Equal(t, redis.Hint, eval[string](p, `document.querySelector('.health').title`))
 	postgres.OK, postgres.State, postgres.Hint, postgres.Since = false, gateway.HealthDown, "Nothing listens at that address.", since
-	h.sicken(redis, postgres)
-	dot("failing", "postgres is down", "--bad")
+	h.setHealth(redis, postgres)
+	requireDot("failing", "postgres is down", "--bad")
 	p.click(".health")
 	p.until(`document.querySelectorAll('dialog tr.down, dialog tr.degraded').length === 2`)
 	p.until(`['Nothing listens at that address.', 'Jobs wait, everything else runs.'].every((hint, i) => document.querySelectorAll('dialog .hint')[1 - i].innerText === hint)`)
@@ -95,31 +95,27 @@ func wellness(t *testing.T, b *browser) {
 	p.until(`document.querySelector('dialog tr.down .num').innerText === '14 ms' && document.querySelector('dialog tr.degraded .num').innerText === ''`)
 }
 
-func routes(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testRoutes(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/#/routes")
 	p.until(`document.querySelector('form.fields')`)
-	fill := func(name, text string) {
-		p.do(chromedp.Focus(chromedp.CSS(`[name="`+name+`"]`)), eval0(`document.activeElement.select()`))
-		p.write(text)
-	}
-	fill("ui_page", "/reports/sales")
+	p.fill("ui_page", "/reports/sales")
 	p.press("Dry run")
 	p.sees("clerk answers with gpt-4o")
 	p.until(`document.querySelectorAll('.grid tbody tr').length === 2 && document.querySelector('.grid .chosen').innerText.includes('reports')`)
 	p.sees("flag beta is not set")
-	fill("flags", "{beta")
+	p.fill("flags", "{beta")
 	p.press("Dry run")
 	p.sees("flags: no JSON")
-	fill("flags", `{"beta":true}`)
-	fill("ui_page", "/nowhere")
+	p.fill("flags", `{"beta":true}`)
+	p.fill("ui_page", "/nowhere")
 	p.press("Dry run")
 	p.sees("no rule matches, and there is no default agent")
 	require.Empty(t, h.Submitted())
 }
 
-func catalog(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testCatalog(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	p := b.open(t, h.url, "/#/catalog")
 	p.sees("Books flights. Asks before it pays.")
 	p.click(`.listing a[href="#/catalog/agents/analyst"]`)
@@ -139,8 +135,8 @@ func catalog(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.detail code')?.textContent.includes('system_message: |-\n    You book flights.\n    Ask before you pay.')`)
 }
 
-func keyboard(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testKeyboard(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) { rt.Say(id, "yes") }
 	p := b.open(t, h.url, "/")
 	for i := range 3 {
@@ -158,10 +154,10 @@ func keyboard(t *testing.T, b *browser) {
 	p.until(`document.querySelector('.said p').textContent === 'conversation 0'`)
 	p.key('k', control)
 	p.until(`document.activeElement.id === 'message'`)
-	// The focus is seen, and every control says what it is.
+	// The focus is visible, and all controls have labels.
 	p.key('\t')
 	p.until(`document.activeElement.matches(':focus-visible') && getComputedStyle(document.activeElement).outlineStyle === 'solid'`)
-	p.named()
+	p.requireLabels()
 	p.do(chromedp.Focus(chromedp.CSS(".conversations a")))
 	p.key([]rune(kb.F2)[0])
 	p.until(`document.activeElement.ariaLabel === 'Title' && document.activeElement.selectionEnd > 0`)
@@ -170,36 +166,30 @@ func keyboard(t *testing.T, b *browser) {
 	p.until(`document.activeElement.matches('.conversations a') && document.activeElement.innerText.startsWith('renamed')`)
 }
 
-// named checks that whoever hears the page instead of seeing it knows what there is.
-func (p *tab) named() {
+// requireLabels checks that all controls have a name for screen readers.
+func (p *tab) requireLabels() {
 	p.t.Helper()
 	require.Empty(p.t, eval[[]string](p, `[...document.querySelectorAll('button, a, input, select, textarea, summary, dialog, nav, aside, [role="region"]')]
 		.filter((e) => !(e.textContent.trim() || e.ariaLabel || e.labels?.length || e.matches('nav'))).map((e) => e.outerHTML)`))
 }
 
-func phone(t *testing.T, b *browser) {
-	h := build(t, nil)
+func testPhone(t *testing.T, b *browser) {
+	h := newServer(t, nil)
 	h.Script = func(rt *gatewaytest.Runtime, id agent.TurnID, _ agent.TurnRequest) {
 		rt.Emit(id, toolEvent(agent.EventToolStart, "c1", agent.Event{Input: []byte(`{"pipeline":"` + strings.Repeat("x", 300) + `"}`)}))
 		rt.Say(id, "| a | b | c | d | e |\n|---|---|---|---|---|\n| "+strings.Repeat("wide ", 20)+"| b | c | d | e |\n\n```\n"+strings.Repeat("long", 100)+"\n```\n"+strings.Repeat("w", 300))
 	}
 	p := b.open(t, h.url, "/")
-	p.size(360, 740, 2)
-	p.dark(true)
-	fits := func() {
-		t.Helper()
-		p.until(`document.documentElement.scrollWidth <= 360`)
-		require.Empty(t, eval[[]string](p, `[...document.querySelectorAll('main *')].filter((e) => e.getBoundingClientRect().right > 361 && !e.closest('.table, pre, .args, .tabs, .listing'))
-			.map((e) => e.outerHTML.slice(0, 200))`))
-	}
+	p.resize(360, 740, 2)
+	p.setDark(true)
 	p.sees("What should be done?")
-	fits()
+	p.requireFits(360)
 	p.say("a long question " + strings.Repeat("abcdefghij", 20))
 	p.until(`document.querySelector('.turn.completed table')`)
-	fits()
+	p.requireFits(360)
 	p.press("Timeline")
 	p.until(`document.querySelector('.spans')`)
-	fits()
+	p.requireFits(360)
 	p.click(`button[aria-label="Menu"]`)
 	p.until(`document.querySelector('.side.open')`)
 	p.press("Colours: auto")
@@ -207,13 +197,13 @@ func phone(t *testing.T, b *browser) {
 	require.Equal(t, "rgb(255, 255, 255)", eval[string](p, `getComputedStyle(document.body).backgroundColor`))
 	p.press("Colours: light")
 	p.press("Colours: dark")
-	require.Equal(t, "rgb(23, 25, 27)", eval[string](p, `getComputedStyle(document.body).backgroundColor`)) // the system's, which is dark
+	require.Equal(t, "rgb(23, 25, 27)", eval[string](p, `getComputedStyle(document.body).backgroundColor`)) // the system's scheme, which is dark
 	p.key(escape)
 	p.until(`!document.querySelector('.side.open')`)
 	for _, view := range []string{"approvals", "routes", "catalog/agents/analyst", "catalog/documents"} {
-		p.do(eval0(`location.hash = '#/` + view + `'`))
+		p.goTo(view)
 		p.until(`document.querySelector('.page') && !document.querySelector('.working')`)
-		fits()
-		p.named()
+		p.requireFits(360)
+		p.requireLabels()
 	}
 }

@@ -17,52 +17,52 @@ import (
 	"github.com/turnstone-run/turnstone/internal/gateway/gatewaytest"
 )
 
-// house is a gateway with the console, over a runtime that follows a script. Its transcripts have what was answered, as the real one's
-// have, and its events take time.
-type house struct {
+// server is a gateway with the console. Its runtime does what each test says. Unlike [gatewaytest.Runtime] it has transcripts with answers,
+// and its events have different times.
+type server struct {
 	*gatewaytest.Runtime
 
-	url     string
-	catalog *gatewaytest.Catalog
-	ledger  *ledger
-	keeper  *keeper
-	trail   *gatewaytest.Trail
-	config  gateway.Config
-	gateway *gateway.Gateway
-	ill     []gateway.Dependency // what Health says; nil: that all is well
+	url       string
+	catalog   *gatewaytest.Catalog
+	usage     *usageReports
+	schedules *schedules
+	trail     *gatewaytest.Trail
+	config    gateway.Config
+	gateway   *gateway.Gateway
+	unhealthy []gateway.Dependency // the dependencies that Health returns; nil: those of the runtime, which are healthy
 
-	mu    sync.Mutex
-	times map[agent.TurnID][]time.Duration // when the events of a turn happened; those that are missing took 120 ms
-	said  map[agent.TurnID][]agent.Message // what a turn left in the transcript besides the question
-	cuts  map[agent.TurnID]chan struct{}   // closed to end the streams of a turn
-	forks map[agent.SessionID]agent.Fork   // what sessions begin with
+	mu         sync.Mutex
+	eventTimes map[agent.TurnID][]time.Duration // times of the first events of a turn; the other events are 120 ms apart
+	transcript map[agent.TurnID][]agent.Message // messages after the question; without an entry, the answer
+	cuts       map[agent.TurnID]chan struct{}   // a closed channel ends the turn's streams
+	forks      map[agent.SessionID]agent.Fork
 }
 
-// theDoor is one for all tests: compressing its files takes a while.
-var theDoor = sync.OnceValues(func() (*console.Door, error) {
+// sharedDoor is used by all tests, because compressing its files takes a while.
+var sharedDoor = sync.OnceValues(func() (*console.Door, error) {
 	return console.New(console.Config{UIURL: "http://127.0.0.1:8233/", Namespace: "prod"})
 })
 
-// address is where the first server listened. Those after it listen there too, so that the browser has the console's files already.
+// address is the address of the first server. Later servers listen there too, so that the browser has the console's files in its cache.
 var address = "127.0.0.1:0"
 
-func build(t *testing.T, auth access.Authenticator) *house {
+func newServer(t *testing.T, auth access.Authenticator) *server {
 	t.Helper()
-	h := &house{
-		Runtime: gatewaytest.New(), catalog: exampleCatalog(), ledger: &ledger{}, keeper: &keeper{}, trail: &gatewaytest.Trail{},
-		times: map[agent.TurnID][]time.Duration{}, said: map[agent.TurnID][]agent.Message{}, cuts: map[agent.TurnID]chan struct{}{},
+	h := &server{
+		Runtime: gatewaytest.New(), catalog: exampleCatalog(), usage: &usageReports{}, schedules: &schedules{}, trail: &gatewaytest.Trail{},
+		eventTimes: map[agent.TurnID][]time.Duration{}, transcript: map[agent.TurnID][]agent.Message{}, cuts: map[agent.TurnID]chan struct{}{},
 		forks: map[agent.SessionID]agent.Fork{},
 	}
-	door, err := theDoor()
+	door, err := sharedDoor()
 	require.NoError(t, err)
 	ports := gatewaytest.Ports(h.Runtime, h.catalog)
 	ports.Turns, ports.Sessions, ports.Health = h, h, h
-	ports.Usage, ports.Schedules, ports.SchedulePlans, ports.Audit = h.ledger, h.keeper, h.keeper, h.trail
+	ports.Usage, ports.Schedules, ports.SchedulePlans, ports.Audit = h.usage, h.schedules, h.schedules, h.trail
 	h.config = gateway.Config{
 		HTTPAddr: address, Ports: ports, Doors: []gateway.Door{door}, Auth: auth, Version: "1.2.3",
 		Limits: gateway.Limits{Heartbeat: time.Second},
 	}
-	if err := h.listen(t); err != nil { // another server of the same test is there
+	if err := h.listen(t); err != nil { // another server of the same test listens there
 		h.config.HTTPAddr = "127.0.0.1:0"
 		h.start(t)
 	}
@@ -71,13 +71,13 @@ func build(t *testing.T, auth access.Authenticator) *house {
 	return h
 }
 
-// start starts the server, again at the address that it had.
-func (h *house) start(t *testing.T) {
+// start starts the server. After stop it listens at the same address.
+func (h *server) start(t *testing.T) {
 	t.Helper()
 	require.NoError(t, h.listen(t))
 }
 
-func (h *house) listen(t *testing.T) error {
+func (h *server) listen(t *testing.T) error {
 	t.Helper()
 	var err error
 	h.gateway, err = gateway.New(h.config)
@@ -90,19 +90,19 @@ func (h *house) listen(t *testing.T) error {
 	return nil
 }
 
-// stop stops the server; a page may hold on to its connections.
-func (h *house) stop() {
+// stop stops the server. It does not wait long, because a page may keep its connections.
+func (h *server) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = h.gateway.Shutdown(ctx)
 }
 
-// Follow gives events the times at which they are said to have happened, and ends with an error when it is cut.
-func (h *house) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
+// Follow sets the times of events, and ends with an error after cutStreams.
+func (h *server) Follow(ctx context.Context, id agent.TurnID, after int64) iter.Seq2[agent.Event, error] {
 	return func(yield func(agent.Event, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		cut := h.knife(id)
+		cut := h.cutSignal(id)
 		go func() {
 			select {
 			case <-cut:
@@ -113,10 +113,10 @@ func (h *house) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 		for e, err := range h.Runtime.Follow(ctx, id, after) {
 			select {
 			case <-cut:
-				err = agent.Errorf(agent.CodeUnavailable, "", "the log is away")
+				err = agent.Errorf(agent.CodeUnavailable, "", "the log cannot be reached")
 			default:
 			}
-			e.Meta.Time = gatewaytest.Epoch().Add(h.at(id, int(e.Meta.EventIndex)-1))
+			e.Meta.Time = gatewaytest.Epoch().Add(h.eventTime(id, int(e.Meta.EventIndex)-1))
 			if !yield(e, err) || err != nil {
 				return
 			}
@@ -124,7 +124,8 @@ func (h *house) Follow(ctx context.Context, id agent.TurnID, after int64) iter.S
 	}
 }
 
-func (h *house) knife(id agent.TurnID) chan struct{} {
+// cutSignal returns the channel that the next cutStreams closes.
+func (h *server) cutSignal(id agent.TurnID) chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cuts[id] == nil {
@@ -133,8 +134,8 @@ func (h *house) knife(id agent.TurnID) chan struct{} {
 	return h.cuts[id]
 }
 
-// cut breaks the streams of a turn off; those that come after it stand.
-func (h *house) cut(id agent.TurnID) {
+// cutStreams ends the current streams of a turn with an error. Later streams are not affected.
+func (h *server) cutStreams(id agent.TurnID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if c := h.cuts[id]; c != nil {
@@ -143,42 +144,40 @@ func (h *house) cut(id agent.TurnID) {
 	h.cuts[id] = nil
 }
 
-func (h *house) at(id agent.TurnID, i int) time.Duration {
+func (h *server) eventTime(id agent.TurnID, i int) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	times := h.times[id]
+	times := h.eventTimes[id]
 	if i >= 0 && i < len(times) {
 		return times[i]
 	}
 	return time.Duration(max(i, 0)) * 120 * time.Millisecond
 }
 
-// Health says what a test wants, or that all is well.
-func (h *house) Health(ctx context.Context) gateway.Health {
+func (h *server) Health(ctx context.Context) gateway.Health {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.ill == nil {
+	if h.unhealthy == nil {
 		return h.Runtime.Health(ctx)
 	}
-	down := slices.ContainsFunc(h.ill, func(d gateway.Dependency) bool { return d.State == gateway.HealthDown })
-	return gateway.Health{OK: !down, Dependencies: h.ill}
+	down := slices.ContainsFunc(h.unhealthy, func(d gateway.Dependency) bool { return d.State == gateway.HealthDown })
+	return gateway.Health{OK: !down, Dependencies: h.unhealthy}
 }
 
-func (h *house) sicken(ill ...gateway.Dependency) {
+func (h *server) setHealth(unhealthy ...gateway.Dependency) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ill = ill
+	h.unhealthy = unhealthy
 }
 
-// leave puts messages into the transcript of a turn that ends.
-func (h *house) leave(id agent.TurnID, messages ...agent.Message) {
+// addMessages adds messages to the transcript, where they replace the turn's answer.
+func (h *server) addMessages(id agent.TurnID, messages ...agent.Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.said[id] = append(h.said[id], messages...)
+	h.transcript[id] = append(h.transcript[id], messages...)
 }
 
-// ForkSession notes what a new session begins with.
-func (h *house) ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error) {
+func (h *server) ForkSession(ctx context.Context, tenant string, f agent.Fork) (agent.SessionForked, error) {
 	forked, err := h.Runtime.ForkSession(ctx, tenant, f)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,8 +185,8 @@ func (h *house) ForkSession(ctx context.Context, tenant string, f agent.Fork) (a
 	return forked, err
 }
 
-// Messages has the messages of finished turns, with what they answered. A forked session has those of the session that it was forked from.
-func (h *house) Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
+// Messages returns the messages of finished turns. A forked session has those of its original.
+func (h *server) Messages(ctx context.Context, tenant string, s agent.SessionID, after int64, limit int) (gateway.MessagePage, error) {
 	h.mu.Lock()
 	if f, ok := h.forks[s]; ok {
 		s = f.From
@@ -201,7 +200,7 @@ func (h *house) Messages(ctx context.Context, tenant string, s agent.SessionID, 
 			continue
 		}
 		h.mu.Lock()
-		said := h.said[v.TurnID]
+		said := h.transcript[v.TurnID]
 		h.mu.Unlock()
 		if said == nil {
 			said = []agent.Message{{Role: agent.RoleAssistant, Blocks: v.Output.Blocks}}
