@@ -89,6 +89,3 @@ func decodeKey(text string) ([]byte, error) {
 	}
 	return nil, errKey
 }
-
-// Current returns the id of the key that encrypts.
-func (k *Keyring) Current() string { return k.current }

@@ -47,8 +47,7 @@ func approvalEvents(id agent.TurnID, n int, change func(a *agent.Approval)) []ag
 func (b *bench) askApproval(change func(a *agent.Approval)) (agent.TurnID, telegramtest.Message) {
 	b.t.Helper()
 	n := len(b.rt.Submitted()) + 1
-	b.api.Send(ann, "mail it")
-	id := b.awaitTurn(n)
+	id := b.ask("mail it", n)
 	b.rt.Emit(id, approvalEvents(id, n, change)...)
 	return id, b.api.AwaitMessageWhere(ann, "a question", func(m telegramtest.Message) bool {
 		return strings.Contains(m.Text, "Approval needed") && !strings.Contains(m.Text, " by ")

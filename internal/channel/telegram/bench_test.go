@@ -78,6 +78,13 @@ func (b *bench) serve(channel *telegram.Channel) (stop func()) {
 	return stop
 }
 
+// ask sends a message of ann, and waits for the nth turn.
+func (b *bench) ask(text string, n int) agent.TurnID {
+	b.t.Helper()
+	b.api.Send(ann, text)
+	return b.awaitTurn(n)
+}
+
 // awaitTurn waits for the n-th turn, counted from 1, and returns its id. A message that several processes submit is one turn.
 func (b *bench) awaitTurn(n int) agent.TurnID {
 	b.t.Helper()

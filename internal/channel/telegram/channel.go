@@ -120,12 +120,12 @@ func (c *Channel) receive(ctx context.Context) error {
 	return ignoreIfEnded(ctx, err)
 }
 
-// ignoreIfEnded returns nil if ctx has ended, and err otherwise.
+// ignoreIfEnded returns err, or nil if ctx has ended.
 func ignoreIfEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }
 
 // fetchUsername asks Telegram for the bot's username and stores it.

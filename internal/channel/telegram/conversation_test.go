@@ -60,8 +60,7 @@ func TestConversation(t *testing.T) {
 func TestResetShortensAnswer(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
-	b.api.Send(ann, "hello")
-	id := b.awaitTurn(1)
+	id := b.ask("hello", 1)
 	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "good "), token("model/1", "void"))
 	b.api.AwaitTexts(ann, "good void")
 	b.rt.Emit(id, agent.Event{Type: agent.EventReset, Producer: "model/1", FromIndex: 3})
@@ -78,8 +77,7 @@ func TestResetShortensAnswer(t *testing.T) {
 func TestResetDeletesMessages(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
-	b.api.Send(ann, "hello")
-	id := b.awaitTurn(1)
+	id := b.ask("hello", 1)
 	long := strings.Repeat("word ", 1000)
 	b.rt.Emit(id, token("model/1", long))
 	b.api.AwaitMessageWhere(ann, "a second message", func(m telegramtest.Message) bool { return len(m.Text) < 2000 })
@@ -130,8 +128,7 @@ func TestFinalMessages(t *testing.T) {
 		{agent.TurnCancelled, "", "half of", "half of\n\nStopped."},
 		{agent.TurnCancelled, "", "", "Stopped."},
 	} {
-		b.api.Send(ann, "go")
-		id := b.awaitTurn(i + 1)
+		id := b.ask("go", i+1)
 		out := b.rt.Output(id, c.status, c.output)
 		out.StopReason = cmp.Or(c.stop, out.StopReason)
 		if out.Error != nil {
@@ -306,8 +303,7 @@ func TestTooManyRequests(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
 	b.api.Fail("sendMessage", telegramtest.Fault{Code: http.StatusTooManyRequests, Description: "retry later", RetryAfter: 1})
-	b.api.Send(ann, "go")
-	id := b.awaitTurn(1)
+	id := b.ask("go", 1)
 	b.rt.Emit(id, token("model/1", "first"))
 	b.api.AwaitCalls("sendMessage", 1)
 	start := time.Now()
@@ -320,8 +316,7 @@ func TestTooManyRequests(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
-	b.api.Send(ann, "go")
-	id := b.awaitTurn(1)
+	id := b.ask("go", 1)
 	b.api.Block(ann, true)
 	b.rt.Emit(id, token("model/1", "first"))
 	require.Eventually(t, func() bool { return b.store.Owed() == 0 && b.rt.Followers() == 0 }, testTimeout, time.Millisecond)
@@ -354,8 +349,7 @@ func TestTelegramErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
 			b.start(nil)
-			b.api.Send(ann, "go")
-			id := b.awaitTurn(1)
+			id := b.ask("go", 1)
 			if c.method == "editMessageText" {
 				b.rt.Emit(id, token("model/1", "first"))
 				b.api.AwaitTexts(ann, "first")

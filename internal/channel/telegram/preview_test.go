@@ -14,8 +14,7 @@ import (
 func TestLinksHaveNoPreview(t *testing.T) {
 	b := newBench(t)
 	b.start(nil)
-	b.api.Send(ann, "read my mail")
-	id := b.awaitTurn(1)
+	id := b.ask("read my mail", 1)
 	b.rt.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "Look: "))
 	b.api.AwaitTexts(ann, "Look:")
 	b.rt.Emit(id, token("model/1", "https://evil.example/?q=what-it-read"))

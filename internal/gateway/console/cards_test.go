@@ -23,10 +23,7 @@ func toolEvent(kind agent.EventType, id agent.CallID, e agent.Event) agent.Event
 }
 
 func testTools(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("fetch")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "fetch")
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning),
 		toolEvent(agent.EventToolStart, "c1", agent.Event{Input: json.RawMessage(`{"pipeline":[{"step":"fetch","url":"<b>x</b>"}]}`), SourceNodeName: "pipeline"}),
 		toolEvent(agent.EventToolStart, "c2", agent.Event{Input: json.RawMessage(`{"n":2}`)}),
@@ -69,10 +66,7 @@ func dotPNG(t *testing.T, side int) string {
 }
 
 func testBlocks(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("show")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "show")
 	content := func(blocks ...agent.Block) agent.Event {
 		return event("model/1", agent.Event{Type: agent.EventContent, ContentBlocks: blocks})
 	}

@@ -68,10 +68,7 @@ func testAnswer(t *testing.T, b *browser) {
 }
 
 func testStreaming(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("count")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "count")
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning))
 	p.sees("Thinking…")
 	h.Emit(id, token("model/1", "# Numbers\n\nOne is a "), token("model/1", "number.\n\nTwo *is* "))
@@ -91,10 +88,7 @@ func testStreaming(t *testing.T, b *browser) {
 }
 
 func testReload(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("long work")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "long work")
 	h.Emit(id, gatewaytest.Status(agent.StatusRunning), token("model/1", "The first half, "))
 	p.sees("The first half,")
 	p.reload()
@@ -116,10 +110,7 @@ func testReload(t *testing.T, b *browser) {
 }
 
 func testBrokenConnection(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("go on")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "go on")
 	for i, word := range []string{"one ", "two ", "three"} {
 		h.Emit(id, token("model/1", word))
 		all := strings.Join([]string{"one ", "two ", "three"}[:i+1], "")
@@ -136,10 +127,7 @@ func testBrokenConnection(t *testing.T, b *browser) {
 }
 
 func testExpiredEvents(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("old")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "old")
 	h.Emit(id, token("model/1", "first "), token("model/1", "second "))
 	p.sees("first second")
 	h.Expire(2)
@@ -223,6 +211,15 @@ func testFailures(t *testing.T, b *browser) {
 	p.visit("/#/chat/no-such-session")
 	p.reload()
 	p.sees("There is no conversation no-such-session")
+}
+
+// startTurn opens the console of a new server and sends a message.
+func startTurn(t *testing.T, b *browser, message string) (*server, *tab, agent.TurnID) {
+	t.Helper()
+	h := newServer(t, nil)
+	p := b.open(t, h.url, "/")
+	p.say(message)
+	return h, p, h.firstTurn(t)
 }
 
 // firstTurn waits for the first turn.

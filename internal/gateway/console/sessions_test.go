@@ -199,10 +199,7 @@ func testWorkflowPatches(t *testing.T, b *browser) {
 
 // testRestart stops and starts the server: the health is shown, and the open stream goes on within three seconds.
 func testRestart(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("go on")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "go on")
 	h.Emit(id, token("model/1", "before"))
 	p.sees("before")
 	p.until(`document.querySelector('.health.ok')`)
@@ -222,10 +219,7 @@ func testRestart(t *testing.T, b *browser) {
 
 // testCitations checks that the numbers in a text are those of the sources.
 func testCitations(t *testing.T, b *browser) {
-	h := newServer(t, nil)
-	p := b.open(t, h.url, "/")
-	p.say("how long?")
-	id := h.firstTurn(t)
+	h, p, id := startTurn(t, b, "how long?")
 	text := "Leave is 30 days [3]. 😀 Sick leave is separate [1, 3], `a[1]` is code, [9] is nothing."
 	at := func(marker string, title, address string) agent.Annotation {
 		before, _, _ := strings.Cut(text, marker)
