@@ -55,10 +55,30 @@ type IntelligentStep struct {
 // CheckProcess holds the raw input of an IntelligentProcess against its shape, strictly, and against its bounds. It repeats nothing of it:
 // the workflow has it already, and reads it as leniently as everything.
 func (*Activities) CheckProcess(_ context.Context, raw converter.RawValue) (CheckInputResult, error) {
-	return checkInput(raw, new(IntelligentProcessInput), `a process such as {"steps":[{"name":"a","message":"hello"}]}`)
+	return checkInput(raw, new(checkedProcess), `a process such as {"steps":[{"name":"a","message":"hello"}]}`)
 }
 
-// Check names the field at fault. Workflows call it too: it must replay.
+// checkedProcess also refuses what the turns of the process would be refused for. Only the activity calls its Check, so that it may become stricter.
+type checkedProcess struct{ IntelligentProcessInput }
+
+// Check names the field at fault.
+func (in *checkedProcess) Check() error {
+	if err := in.IntelligentProcessInput.Check(); err != nil {
+		return err
+	}
+	turn := agent.TurnRequest{Message: in.Steps[0].Message, Agent: in.Agent, SessionID: in.SessionID, Context: in.Context, Limits: in.Limits}
+	if err := turn.Validate(0); err != nil {
+		return err
+	}
+	for i := range in.Steps {
+		if name := in.Steps[i].Agent; name != "" && !agent.ValidName(name) {
+			return agent.Invalid(fmt.Sprintf("steps[%d].agent", i), "want 1 to 128 of A-Z a-z 0-9 . _ -, got %.128q", name)
+		}
+	}
+	return nil
+}
+
+// Check names the field at fault. Workflows that an older worker began call it: what it accepts may not change.
 func (in *IntelligentProcessInput) Check() error {
 	switch {
 	case len(in.Steps) == 0:
