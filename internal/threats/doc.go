@@ -1,2 +1,3 @@
-// Package threats has no code, only tests: they hold SECURITY.md against the tree, so that no threat is answered by a test that is gone.
+// Package threats has only tests. They check that SECURITY.md and docs/reference/requirements.md name tests that exist, and that the supply
+// chain is pinned.
 package threats
