@@ -263,7 +263,7 @@ func TestRefusals(t *testing.T) {
 			"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nbase_url: http://[::ffff:169.254.169.254]/v1\n",
 			"base_url: request ::ffff:169.254.169.254: ::ffff:169.254.169.254 is not a public address; egress.allow_hosts",
 		},
-		"a number as host": {"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nbase_url: http://2130706433/v1\n", "base_url: the host \"2130706433\" is no valid name"},
+		"a number as host": {"kind: ModelProfile\nname: m\nprovider: openai\nmodel: x\nbase_url: http://2130706433/v1\n", "base_url: the host \"2130706433\" is not a valid name"},
 		"private token_url": {
 			"kind: AuthProfile\nname: k\ntype: oauth2_client_credentials\nclient_id: i\nclient_secret: env:X\ntoken_url: https://10.0.0.1/token\n",
 			"token_url: request 10.0.0.1: 10.0.0.1 is not a public address",

@@ -51,7 +51,7 @@ func TestBadCalls(t *testing.T) {
 		{`{"openapi_url":"http://u:p@` + s.host() + `/openapi","operation_id":"x"}`, "invalid", "openapi_url", "user information"},
 		{`{"openapi_url":"http://127.0.0.1:1/x","operation_id":"x"}`, "denied", "openapi_url", "not a public address"},
 		{`{"openapi_url":"http://[::ffff:127.0.0.1]/x","operation_id":"x"}`, "denied", "openapi_url", "not a public address"},
-		{`{"openapi_url":"http://2130706433/x","operation_id":"x"}`, "invalid", "openapi_url", "no valid name"},
+		{`{"openapi_url":"http://2130706433/x","operation_id":"x"}`, "invalid", "openapi_url", "not a valid name"},
 		{`{"openapi_url":"` + s.URL + `/nothing","operation_id":"x"}`, "invalid", "openapi_url", "is empty"},
 	} {
 		res, _ := call(t, a, invocation(), c.args)
