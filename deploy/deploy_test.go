@@ -305,7 +305,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 
 // TestNoMetricIsMissing checks that registered returns all metrics in the source code.
 func TestNoMetricIsMissing(t *testing.T) {
-	declaration := regexp.MustCompile(`(?:Name: |\b(?:counters?|count|gauge|histograms|describe)\(\s*)"([a-z_]+)",\s+(?:Help: )?"[A-Z]`)
+	declaration := regexp.MustCompile(`(?:Name: |\b(?:newCounters?|newGauge|newHistograms|describe)\(\s*)"([a-z_]+)",\s+(?:Help: )?"[A-Z]`)
 	var declared, documented []string
 	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
