@@ -9,12 +9,12 @@ import (
 	"github.com/turnstone-run/turnstone/internal/strictjson"
 )
 
-// CheckInputResult is the answer of an activity that checks the input of a workflow; without a refusal the input is right.
+// CheckInputResult is the result of an activity that checks the input of a workflow. It has no refusal if the input is valid.
 type CheckInputResult struct {
 	Refusal *agent.Failure `json:"refusal,omitempty"`
 }
 
-// checkInput decodes the raw input of a workflow strictly and checks it. example says what a missing one should look like.
+// checkInput decodes the raw input of a workflow strictly and checks it. The refusal of a missing input shows example.
 func checkInput(raw converter.RawValue, in interface{ Check() error }, example string) (CheckInputResult, error) {
 	var err error
 	if p := raw.Payload(); p == nil || len(p.GetData()) == 0 {
@@ -25,8 +25,8 @@ func checkInput(raw converter.RawValue, in interface{ Check() error }, example s
 	return CheckInputResult{Refusal: agent.FailureOf(err)}, nil
 }
 
-// UpdateInput is the input of an update. It decodes as leniently as every payload of a workflow, and remembers what a strict decoder says
-// against it, so that the update's validator can refuse that before history holds anything of it. Validators do not run in replay.
+// UpdateInput is the input of an update. It decodes leniently, as every payload of a workflow, and keeps the error of a strict decoder, with which
+// the update's validator refuses the update before it is in history. Validators do not run in replay.
 type UpdateInput[T any] struct {
 	Value T
 

@@ -60,7 +60,7 @@ func (p ApprovalPolicy) Validate(field string) error {
 		case name == string(ApprovalsWait), name == string(ApprovalsRefuse):
 			return Invalid(field, "%q stands alone: a list of tools refuses every other tool", name)
 		case !ValidName(prefix):
-			return Invalid(field, "want names of tools, or how names begin and one * behind it, got %.60q", name)
+			return Invalid(field, "want tool names, or prefixes that end in *, got %.60q", name)
 		}
 	}
 	return nil

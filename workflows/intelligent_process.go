@@ -19,12 +19,12 @@ const (
 )
 
 // IntelligentProcess is the example of a process workflow (docs/guides/processes.md): it runs agents step by step, passes answers to later steps, asks a
-// person where the input says so, retries what may succeed later, and continues as new when its history gets long. It uses [Process] alone, so
+// person if the input says so, retries steps whose failure is retryable, and continues as new when its history gets long. It uses only [Process], so
 // that you can copy it to begin a process of your own.
 //
 // The input, an [IntelligentProcessInput], is taken raw and checked strictly by an activity.
 // A process that fails, is rejected or is cancelled completes with that status; the workflow itself fails only when the input is refused.
-// carry is for continue-as-new alone; a person on the command line leaves it out.
+// carry is only for continue-as-new: leave it out when you start the workflow by hand.
 func IntelligentProcess(ctx workflow.Context, input converter.RawValue, carry *IntelligentProcessCarry) (IntelligentProcessResult, error) {
 	work, stop := workflow.WithCancel(ctx)
 	// The first task may bring this update, which would be refused without its handler.
@@ -65,7 +65,7 @@ type intelligentRun struct {
 	*Process
 
 	in      IntelligentProcessInput
-	strict  bool // false for a process that an older worker began: it accepted more
+	strict  bool // false for a process that an older worker began, which accepted more inputs
 	status  string
 	began   int            // the steps that earlier runs did
 	current string         // the step at work
@@ -85,7 +85,7 @@ func newIntelligent(ctx workflow.Context, input converter.RawValue, carry *Intel
 		r.done, r.quotes, r.began = carry.Done, carry.Quotes, len(carry.Done)
 	}
 	var err error
-	// It runs on the queue of Turnstone's own workers, whatever that is called.
+	// Its turns run on its own task queue, because Turnstone's workers run it.
 	r.Process, err = NewProcess(ctx, ProcessConfig{TaskQueue: workflow.GetInfo(ctx).TaskQueueName, IntervalMS: r.in.IntervalMS})
 	return r, err
 }
@@ -171,7 +171,7 @@ func (r *intelligentRun) expand(message string) string {
 	return strings.NewReplacer(pairs...).Replace(message)
 }
 
-// rememberAnswer keeps an answer while a later step repeats it, and drops those that none does.
+// rememberAnswer keeps an answer if a later step repeats it, and drops the answers that no later step repeats.
 func (r *intelligentRun) rememberAnswer(name, text string) {
 	var left []Quote
 	later := r.in.Steps[len(r.done)+1:]

@@ -11,9 +11,9 @@ import (
 
 var jobPattern = regexp.MustCompile(`^turnstone-[0-9a-f]{32}$`)
 
-// Status reads the Job of an earlier call of the tenant once, and its result if it has ended. The error is [agent.CodeInvalid] for a name
-// that is no Job's, [agent.CodeNotFound] for a Job that is gone or another tenant's, [agent.CodeDenied] when the cluster refuses, and
-// [agent.CodeUnavailable] when it cannot be reached.
+// Status returns the state of a Job that an earlier call of the tenant created, and its result if it has ended. The error is [agent.CodeInvalid] for an
+// invalid name, [agent.CodeNotFound] for a deleted Job and for another tenant's, [agent.CodeDenied] if the cluster refuses the request, and
+// [agent.CodeUnavailable] if the cluster cannot be reached.
 func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.ContainerStatus, error) {
 	if !jobPattern.MatchString(name) {
 		return agent.ContainerStatus{}, agent.Invalid("job", "%.80q is no job's name: want the job of an earlier answer of delegate_to_agent", name)
@@ -48,7 +48,7 @@ func (c *Cluster) Status(ctx context.Context, tenant, name string) (agent.Contai
 	return status, nil
 }
 
-// requestOf returns the limits of a Job, which say why it failed.
+// requestOf returns the limits of a Job, which explain its failure.
 func requestOf(j *job) *request {
 	spec := &j.Spec.Template.Spec
 	r := &request{timeout: time.Duration(spec.ActiveDeadlineSeconds) * time.Second}
