@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Composite is a tool that is made from a pipeline that a tenant has used repeatedly. The literals that varied are its parameters.
+// Composite is a tool made from a pipeline that a tenant used several times. Its parameters are the literals that differed between the uses.
 type Composite struct {
 	ID          string          `json:"id"`
 	Tenant      string          `json:"tenant"`

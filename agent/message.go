@@ -147,8 +147,8 @@ func (m Message) Validate(path string) error {
 	return nil
 }
 
-// checkToolResults checks that tool results answer earlier calls, which providers require, and that tool messages have only tool results. It adds the
-// calls of the message to calls.
+// checkToolResults checks that each tool result answers an earlier call, because providers require it. A tool message may have only tool results. The
+// calls of the message are added to calls.
 func (m Message) checkToolResults(path string, calls map[CallID]bool) error {
 	for i := range m.Blocks {
 		b := &m.Blocks[i]

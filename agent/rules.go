@@ -31,8 +31,8 @@ type Ruler interface {
 	Rule(r *Rules)
 }
 
-// Gater is implemented by middleware that decides which tool calls need approval. Gate gets the verdict of the preceding Gater, or that of the tool's
-// policy. The last verdict counts.
+// Gater is middleware that decides which tool calls need approval. The first Gater gets the verdict of the tool's policy, each further one that of the
+// Gater before it. The last verdict counts.
 type Gater interface {
 	Gate(call GatedCall, current GateVerdict) (GateVerdict, error)
 }

@@ -19,8 +19,8 @@ type ToolSpec struct {
 	RevealsTools   bool `json:"reveals_tools,omitempty"`   // its results {"tools":[{"name":…}]} make deferred tools available to the model
 }
 
-// Tool is a tool that models can call. A failure is part of the result, so that the model can react. An error means that the tool was unavailable and
-// the runtime should retry. Tools must not read the environment.
+// Tool is a tool that models can call. If a call fails, the failure is in the result, so that the model can react. An error means that the tool is
+// unavailable; the runtime then calls it again. Tools must not read the environment.
 type Tool interface {
 	Spec() ToolSpec
 	Call(ctx context.Context, inv Invocation, call ToolCall) (ToolResult, error)
@@ -76,8 +76,7 @@ type ToolResult struct {
 	CacheHit bool // the result is that of an earlier, equal call
 }
 
-// Delegator is implemented by a tool that can delegate a call to another agent. The runtime runs a turn of that agent, whose result is the result of
-// the call.
+// Delegator is a tool that can delegate a call to another agent. The runtime runs a turn of that agent and uses its result as the result of the call.
 type Delegator interface {
 	// Delegate returns the agent, one of delegates, and its message. ok is false for a call that the tool handles itself. An error is the result of
 	// the call that the model sees.

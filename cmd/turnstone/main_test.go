@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFindProgram checks which command lines run another program, and with which arguments. The packages of the programs test that they run.
+// TestFindProgram checks which program a command line runs, and with which arguments. It does not run the programs.
 func TestFindProgram(t *testing.T) {
 	for name, c := range map[string]struct {
 		args, programArgs []string

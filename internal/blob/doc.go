@@ -17,8 +17,8 @@
 // compiled plans, which are never removed.
 //
 // Content may be removed if nothing refers to it and it was not stored within the grace period: an hour, by the clock of the ledger's database. Within
-// that time, the process that stored it must refer to it. [Store.Remove] has four steps. The second one is one statement of the database, which is
-// atomic against all other statements on the same content:
+// that time, the process that stored it must store a reference to it. [Store.Remove] has four steps. The second is one statement of the
+// database, atomic with respect to other statements on the same content:
 //
 //	1  write a marker to the bucket    2  delete the row, if unreferenced and old    3  delete the object    4  delete the marker
 //

@@ -216,7 +216,7 @@ func (c *checker) wasBroken(k agent.DocumentKey) bool {
 	return ok && len(c.r.compiled(c.before, e).faults) > 0
 }
 
-// checkRoutes checks that rules compile, that their agents exist and have their models, and that no tenant has two default agents.
+// checkRoutes checks the rules of routes: each compiles, its agent exists, and the agent has its model. A tenant has at most one default agent.
 func (c *checker) checkRoutes() {
 	if !c.agentsChanged && !c.routesChanged {
 		return

@@ -238,7 +238,7 @@ func newObjects() *memoryObjects {
 func (s *memoryObjects) Put(ctx context.Context, key string, content []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(ctx, key)
+	s.recordCall(ctx, key)
 	if s.fault == nil {
 		s.objects[key] = content
 	}
@@ -248,7 +248,7 @@ func (s *memoryObjects) Put(ctx context.Context, key string, content []byte) err
 func (s *memoryObjects) Get(ctx context.Context, key string, maxBytes int64) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.note(ctx, key)
+	s.recordCall(ctx, key)
 	content, ok := s.objects[key]
 	switch {
 	case s.fault != nil:
@@ -261,7 +261,7 @@ func (s *memoryObjects) Get(ctx context.Context, key string, maxBytes int64) ([]
 	return content, nil
 }
 
-func (s *memoryObjects) note(ctx context.Context, key string) {
+func (s *memoryObjects) recordCall(ctx context.Context, key string) {
 	s.calls = append(s.calls, key)
 	_, ok := ctx.Deadline()
 	s.hadDeadlines = s.hadDeadlines && ok

@@ -91,18 +91,18 @@ func (r *removal) emptyResults(ctx context.Context, _ *retention.Sweep, c *chose
 		turn, session, status string
 		raw                   []byte
 		size                  int64
-		ids, stubs            []string
+		ids, outputs          []string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&turn, &session, &status, &raw, &size}, func() error {
-		stub, err := emptyOutput(raw, turn, session, status)
-		ids, stubs = append(ids, turn), append(stubs, string(stub))
+		emptied, err := emptyOutput(raw, turn, session, status)
+		ids, outputs = append(ids, turn), append(outputs, string(emptied))
 		r.removed, r.bytes = r.removed+1, r.bytes+size
 		return err
 	})
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	_, err = r.tx.Exec(ctx, expireResults, ids, stubs)
+	_, err = r.tx.Exec(ctx, expireResults, ids, outputs)
 	return err
 }
 
@@ -112,15 +112,15 @@ func emptyOutput(raw []byte, turn, session, status string) ([]byte, error) {
 	if err := json.Unmarshal(raw, &full); err != nil { // written by an older release in another form
 		full = agent.AgentStepOutput{TurnID: agent.TurnID(turn), SessionID: agent.SessionID(session), Status: agent.TurnStatus(status)}
 	}
-	stub := agent.AgentStepOutput{
+	emptied := agent.AgentStepOutput{
 		TurnID: full.TurnID, SessionID: full.SessionID, Agent: full.Agent, AgentInstanceID: full.AgentInstanceID, Status: full.Status,
 		Blocks: []agent.Block{}, ResultRef: full.ResultRef, ToolCalls: []agent.ToolCallNote{}, Usage: full.Usage, StopReason: full.StopReason,
 		StreamID: full.StreamID, ExecutionTimeMS: full.ExecutionTimeMS, Model: full.Model,
 	}
 	if full.Error != nil {
-		stub.Error = &agent.Failure{Type: full.Error.Type}
+		emptied.Error = &agent.Failure{Type: full.Error.Type}
 	}
-	return encode(stub)
+	return encode(emptied)
 }
 
 // emptySessions returns those of the sessions $2 that have no turns left.

@@ -32,7 +32,7 @@ type observerNotes struct {
 
 type workNameKey struct{}
 
-func (n *observerNotes) note(format string, args ...any) {
+func (n *observerNotes) addNote(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lines = append(n.lines, fmt.Sprintf(format, args...))
@@ -53,13 +53,13 @@ func (n *observerNotes) Delegate(_ context.Context, t *agent.Observed, child age
 }
 
 func (n *observerNotes) Work(ctx context.Context, w agent.Work) (context.Context, func(error)) {
-	return context.WithValue(ctx, workNameKey{}, w.Name), func(err error) { n.note("%s %s: %v", w.Name, w.Turn.TurnID, err) }
+	return context.WithValue(ctx, workNameKey{}, w.Name), func(err error) { n.addNote("%s %s: %v", w.Name, w.Turn.TurnID, err) }
 }
 
 func (n *observerNotes) Request(ctx context.Context, r agent.ModelObservation) (context.Context, func(agent.ModelOutcome)) {
 	in := ctx.Value(workNameKey{})
 	return ctx, func(o agent.ModelOutcome) {
-		n.note("%v %s %s %d/%d: %d tokens, heard %t, first %t: %v %v", in, r.Purpose, r.Model.Model, r.Step, r.Epoch, o.Usage.OutputTokens,
+		n.addNote("%v %s %s %d/%d: %d tokens, heard %t, first %t: %v %v", in, r.Purpose, r.Model.Model, r.Step, r.Epoch, o.Usage.OutputTokens,
 			o.FirstDelta > 0, o.FirstOfTurn, o.Err, o.Cause)
 	}
 }
@@ -67,19 +67,19 @@ func (n *observerNotes) Request(ctx context.Context, r agent.ModelObservation) (
 func (n *observerNotes) Tool(ctx context.Context, t agent.ToolObservation) (context.Context, func(agent.ToolOutcome)) {
 	in := ctx.Value(workNameKey{})
 	return ctx, func(o agent.ToolOutcome) {
-		n.note("%v %s %s %d/%d child %t refused %t failed %t: %v", in, t.Name, t.Args, t.Step, t.Epoch, t.Child != "", o.Refused, o.Result.Failure != nil, o.Err)
+		n.addNote("%v %s %s %d/%d child %t refused %t failed %t: %v", in, t.Name, t.Args, t.Step, t.Epoch, t.Child != "", o.Refused, o.Result.Failure != nil, o.Err)
 	}
 }
 
 func (n *observerNotes) Decided(_ context.Context, t *agent.Observed, a *agent.Approval) {
-	n.note("%s decided %s: %s", t.TurnID, a.CallID, a.Decision)
+	n.addNote("%s decided %s: %s", t.TurnID, a.CallID, a.Decision)
 }
 
 func (n *observerNotes) Ended(ctx context.Context, e agent.TurnEnded) {
 	n.ended = append(n.ended, e)
 	r, err := e.Record(ctx)
 	n.input = r.Input
-	n.note("%s ended %s %v", e.Turn.TurnID, e.Output.Status, err)
+	n.addNote("%s ended %s %v", e.Turn.TurnID, e.Output.Status, err)
 }
 
 // TestObserver: each request and each attempt is reported once, even if it fails, and so is the end of the turn.
